@@ -74,7 +74,7 @@ pub(super) struct Save {
 /// The settings under `provider:` beside `name`.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-#[schemars(extend("asks_nothing" = ["host", "user", "port", "host_key", "account", "partition", "qos", "constraint", "reservation", "exclusive", "hours", "gpus", "gpu_option", "cpus", "memory", "modules", "sbatch", "profile", "allocation", "queue", "warning"]))]
+#[schemars(extend("asks_nothing" = ["host", "user", "port", "host_key", "account", "partition", "qos", "constraint", "reservation", "exclusive", "hours", "gpus", "gpu_option", "cpus", "memory", "sbatch", "profile", "allocation", "queue", "warning"]))]
 pub(super) struct Settings {
     /// The login machine: a name, an address, or an alias of `~/.ssh/config`, also as `USER@NAME`; `local` on that
     /// machine itself.
@@ -114,6 +114,7 @@ pub(super) struct Settings {
     /// The memory of each node: `32GiB`, or `all`; the site's default when absent.
     pub(super) memory: Option<String>,
     /// The environment modules to load before Python is looked for, in order: `StdEnv/2023`, `python/3.12`, `arrow`.
+    #[schemars(extend("asks" = {"rule": "modules"}))]
     pub(super) modules: Vec<String>,
     /// Where Python packages come from: `index` (the network), `site` (the site's own wheels), or a folder of wheels;
     /// default: `index`.

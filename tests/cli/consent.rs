@@ -260,3 +260,68 @@ fn keys_and_logins_are_found_from_the_specs_folder() {
         }
     }
 }
+
+/// What was accepted is the program too, where it lies in the folder: a later pull does not change what runs.
+#[test]
+fn an_accepted_login_is_asked_again_when_its_program_changes() {
+    let env = TestEnv::new();
+    let server = Server::start();
+    let marker = env.root().join("marker");
+    env.write("cluster.yaml", IN_FOLDER);
+    let harmless = "#!/bin/sh\necho '{}'\n";
+    for (user, program) in [
+        (
+            "{exec: {apiVersion: client.authentication.k8s.io/v1, interactiveMode: Never, command: ./login.sh}}",
+            "login.sh",
+        ),
+        (
+            "{exec: {apiVersion: client.authentication.k8s.io/v1, interactiveMode: Never, command: sh, args: [login.sh]}}",
+            "login.sh",
+        ),
+        ("{auth-provider: {name: gcp, config: {cmd-path: ./gcp.sh, expiry-key: x, token-key: y}}}", "gcp.sh"),
+    ] {
+        env.write("kube.yaml", &kubeconfig(&env, &server, user));
+        let path = env.write(program, harmless);
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let listed = env.run(&["plan"]).exits(0).prints("it runs ").prints("the server http://127.0.0.1:");
+        assert!(listed.stdout.contains("to accept it"), "{listed:?}");
+        env.accept("cluster.yaml");
+        env.write(program, &format!("#!/bin/sh\ntouch {}\necho '{{}}'\n", marker.display()));
+        let _ = env.run(&["plan"]).exits(0).prints("to accept it");
+        let _ = env.run(&["up", "--yes"]).exits(2).says("to log in");
+        assert!(!marker.exists(), "{user}");
+    }
+    env.write("kube.yaml", &kubeconfig(&env, &server, "{tokenFile: /home/ada/key}"));
+    let _ = env.run(&["plan"]).exits(0).prints("it sends /home/ada/key");
+}
+
+/// A `clouds.yaml` of the working folder would name a stranger's address for the reader's secret.
+#[test]
+fn a_clouds_yaml_of_the_working_folder_is_not_read() {
+    let env = TestEnv::new();
+    let server = Server::start();
+    let secret = "clouds: {uc: {auth: {application_credential_secret: hush}}}\n";
+    let theirs = format!(
+        "clouds: {{uc: {{region_name: \"CHI@UC\", auth_type: v3applicationcredential, auth: {{auth_url: \
+         \"http://127.0.0.1:{}/v3\", application_credential_id: a, application_credential_secret: own}}}}}}\n",
+        server.port
+    );
+    std::fs::create_dir_all(env.home().join(".config/openstack")).unwrap();
+    std::fs::write(env.home().join(".config/openstack/secure.yaml"), secret).unwrap();
+    std::os::unix::fs::symlink("../home/.config/openstack/secure.yaml", env.work().join("secure.yaml")).unwrap();
+    env.write("cluster.yaml", "name: c\nruntime: docker\nprovider: chameleon\nhosts: [{type: gpu_mi100}]\n");
+    for name in ["clouds.yaml", "clouds.yml", "clouds.json"] {
+        env.write(name, &theirs);
+        for arguments in [&["plan"][..], &["up", "--yes"], &["offers"], &["gc"], &["calendar"], &["lease", "list"]] {
+            env.run(arguments);
+            assert_eq!(server.connections(), 0, "{name}: {arguments:?}");
+        }
+        std::fs::remove_file(env.work().join(name)).unwrap();
+    }
+    // What the user names is read.
+    let mut env = env;
+    env.write("own.yaml", &theirs);
+    env.set("OS_CLIENT_CONFIG_FILE", "own.yaml");
+    env.run(&["offers"]);
+    assert!(server.connections() > 0);
+}

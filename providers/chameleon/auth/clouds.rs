@@ -1,4 +1,5 @@
-//! `clouds.yaml` and `secure.yaml`, found and parsed as OpenStack's own clients do.
+//! `clouds.yaml` and `secure.yaml`, found and parsed as OpenStack's own clients do, except that none is taken from the
+//! working folder unasked: it may be a stranger's, and name their address for your secret.
 
 use std::path::{Path, PathBuf};
 
@@ -51,7 +52,7 @@ impl Clouds {
             return Err(match (&self.path, nearest(name, self.names())) {
                 (None, _) => error
                     .because("there is no clouds.yaml")
-                    .hint("it is searched for in the working folder, ~/.config/openstack and /etc/openstack; or set OS_CLIENT_CONFIG_FILE"),
+                    .hint("it is searched for in ~/.config/openstack and /etc/openstack; OS_CLIENT_CONFIG_FILE names another one"),
                 (Some(path), near) => {
                     let error = error.because(format!("{} has only {}", path.display(), self.names().join(", ")));
                     match near {
@@ -100,12 +101,11 @@ fn flatten(flat: &mut Flat, cloud: &Value) {
     }
 }
 
-/// The search path of `clouds.yaml`: `OS_CLIENT_CONFIG_FILE`, the working folder, the user's, the machine's.
+/// The search path of `clouds.yaml`: `OS_CLIENT_CONFIG_FILE`, the user's, the machine's.
 fn candidates(user_environment: &UserEnvironment) -> Vec<PathBuf> {
     // Relative to the working folder of the command.
     let named = user_environment.variable("OS_CLIENT_CONFIG_FILE").map(|path| user_environment.here.join(path));
     let folders = [
-        user_environment.here.clone(),
         user_environment.config_home.join("openstack"),
         PathBuf::from("/etc/xdg/openstack"),
         PathBuf::from("/etc/openstack"),
@@ -116,7 +116,11 @@ fn candidates(user_environment: &UserEnvironment) -> Vec<PathBuf> {
 /// The possible paths of the `secure.yaml` of this `clouds.yaml`.
 fn secure_beside(user_environment: &UserEnvironment, clouds: &Path) -> Result<Vec<PathBuf>> {
     let folder = clouds.parent().unwrap_or(Path::new("/"));
-    let mut paths = in_folder(folder, "secure").to_vec();
+    // A link may come with a folder, and lead to a file that was never meant for it.
+    let of = |path: &Path| fs_err::canonicalize(path).ok().and_then(|path| path.parent().map(Path::to_owned));
+    let near = [fs_err::canonicalize(folder).ok(), of(clouds)];
+    let is_near = |path: &PathBuf| of(path).is_none_or(|real| near.contains(&Some(real)));
+    let mut paths: Vec<PathBuf> = in_folder(folder, "secure").into_iter().filter(is_near).collect();
     if let Some(path) = user_environment.variable("OS_CLIENT_SECURE_FILE") {
         let path = user_environment.here.join(path);
         let real = |folder: &Path| fs_err::canonicalize(folder).ok();

@@ -252,7 +252,7 @@ impl Finder<'_> {
     fn nothing(&self) -> Error {
         let project = self.project();
         let clouds = match (&self.clouds.path, self.clouds.names().as_slice()) {
-            (None, _) => "no clouds.yaml in the working folder, ~/.config/openstack or /etc/openstack".to_owned(),
+            (None, _) => "no clouds.yaml in ~/.config/openstack or /etc/openstack".to_owned(),
             (Some(path), []) => format!("{} has no cloud", path.display()),
             (Some(path), names) => {
                 format!("{} has several clouds, and none was chosen: {}", path.display(), names.join(", "))

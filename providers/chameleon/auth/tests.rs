@@ -35,6 +35,12 @@ impl User {
         self
     }
 
+    /// The same environment with these variables in place of others.
+    fn with(&self, variables: Variables) -> UserEnvironment {
+        let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        UserEnvironment { variables, ..self.user_environment.clone() }
+    }
+
     fn log_in(&self, site: &str, project: &str) -> &Self {
         let secret = SecretString::from("kept".to_owned());
         let method = Method::ApplicationCredential { id: format!("{site} {project}"), secret };
@@ -127,22 +133,23 @@ fn the_first_source_with_credentials_is_used() {
 #[test]
 fn the_first_file_is_used_and_its_secure_yaml_overrides_it() {
     let user = User::new(&[]);
-    user.write("home/.config/openstack/clouds.yml", &clouds(&[("uc", "of-home", "CHI@UC")]));
-    assert_eq!(user.ids(), ["of-home"]);
     user.write(
-        "work/clouds.json",
+        "home/.config/openstack/clouds.json",
         r#"{"clouds": {"uc": {"auth": {"auth_url": "https://s.example/v3",
         "application_credential_id": "of-work", "application_credential_secret": "x"}}}}"#,
     );
     assert_eq!(user.ids(), ["of-work"]);
-    user.write("work/clouds.yaml", &clouds(&[("uc", "of-yaml", "CHI@UC")]));
+    user.write("home/.config/openstack/clouds.yaml", &clouds(&[("uc", "of-yaml", "CHI@UC")]));
     assert_eq!(user.ids(), ["of-yaml"]);
-    user.write("work/secure.yaml", "clouds: {uc: {auth: {application_credential_secret: over}}, other: {}}\n");
+    user.write(
+        "home/.config/openstack/secure.yaml",
+        "clouds: {uc: {auth: {application_credential_secret: over}}, other: {}}\n",
+    );
     let found = user.find(&Choice { cloud: Some("uc".to_owned()), ..Choice::default() }).unwrap();
     let Method::ApplicationCredential { id, secret } = &found[0].credentials.method else { panic!("{found:?}") };
     assert_eq!((id.as_str(), secret.expose_secret()), ("of-yaml", "over"));
     let other = User::new(&[("OS_CLIENT_CONFIG_FILE", "mine.yaml")]);
-    other.write("work/clouds.yaml", &clouds(&[("uc", "of-yaml", "CHI@UC")]));
+    other.write("home/.config/openstack/clouds.yaml", &clouds(&[("uc", "of-yaml", "CHI@UC")]));
     other.write("work/mine.yaml", &clouds(&[("uc", "of-mine", "CHI@UC")]));
     assert_eq!(other.ids(), ["of-mine"]);
 }
@@ -157,20 +164,38 @@ fn a_secret_of_one_folder_is_not_sent_where_a_file_of_another_says() {
     user.write("work/clouds.yaml", theirs)
         .write("home/.config/openstack/clouds.yaml", &clouds(&[("uc", "of-uc", "X")]));
     user.write("home/.config/openstack/secure.yaml", secure);
+    // What lies in the working folder is not read, whatever its name.
+    for name in ["work/clouds.yml", "work/clouds.json", "work/secure.yaml"] {
+        user.write(name, theirs);
+    }
+    for variables in [&[][..], &[("OS_CLOUD", "uc")]] {
+        let user = User { user_environment: user.with(variables), folder: tempfile::tempdir().unwrap() };
+        assert_eq!(user.ids(), ["of-uc"]);
+    }
+    // Where the user names it, a link in its folder leads to no secret of another one.
+    let home = user.folder.path().join("home/.config/openstack/secure.yaml");
+    fs_err::remove_file(user.folder.path().join("work/secure.yaml")).unwrap();
+    std::os::unix::fs::symlink(&home, user.folder.path().join("work/secure.yaml")).unwrap();
+    let user = User { user_environment: user.with(&[("OS_CLIENT_CONFIG_FILE", "clouds.yaml")]), ..user };
     let error = user.find(&Choice::default()).unwrap_err();
     assert!(error.to_string().contains("application_credential_secret is missing"), "{error}");
     // A `secure.yaml` named by a variable is not merged with a file of another folder either; that is an error.
     let file = user.folder.path().join("home/.config/openstack/secure.yaml").display().to_string();
     let named = User {
         user_environment: UserEnvironment {
-            variables: [("OS_CLIENT_SECURE_FILE".to_owned(), file)].into(),
+            variables: [
+                ("OS_CLIENT_SECURE_FILE".to_owned(), file),
+                ("OS_CLIENT_CONFIG_FILE".to_owned(), "clouds.yaml".to_owned()),
+            ]
+            .into(),
             ..user.user_environment.clone()
         },
         ..user
     };
     let error = named.find(&Choice::default()).unwrap_err();
     assert!(error.to_string().contains("files of different folders are not merged"), "{error}");
-    fs_err::remove_file(named.folder.path().join("work/clouds.yaml")).unwrap();
+    let file = named.folder.path().join("home/.config/openstack/secure.yaml").display().to_string();
+    let named = User { user_environment: named.with(&[("OS_CLIENT_SECURE_FILE", file.as_str())]), ..named };
     let found = named.find(&Choice::default()).unwrap();
     let Method::ApplicationCredential { secret, .. } = &found[0].credentials.method else { panic!("{found:?}") };
     assert_eq!(secret.expose_secret(), "yours");
@@ -210,7 +235,7 @@ fn a_cloud_of_several_regions_is_several_sites() {
     let user = User::new(&[]);
     let text = clouds(&[("chi", "of-chi", "X")])
         .replace("region_name: X", "regions: [CHI@UC, {name: CHI@NU, values: {interface: internal}}]");
-    user.write("work/clouds.yaml", &text);
+    user.write("home/.config/openstack/clouds.yaml", &text);
     let found = user.find(&Choice::default()).unwrap();
     let sites: Vec<(&str, &str)> =
         found.iter().map(|one| (one.site.as_str(), one.credentials.interface.as_str())).collect();
@@ -289,7 +314,7 @@ fn incomplete_or_conflicting_options_fail_without_showing_secrets() {
     for (variables, file, expected) in table {
         let user = User::new(variables);
         if !file.is_empty() {
-            user.write("work/clouds.yaml", file);
+            user.write("home/.config/openstack/clouds.yaml", file);
         }
         let error = user.find(&Choice::default()).unwrap_err();
         assert!(error.to_string().contains(expected), "{error}");

@@ -132,7 +132,7 @@ pub fn own_files(folder: &Path) -> Result<Vec<(String, String)>> {
         let path = folder.join(&name);
         // One that leads out is refused where it is used.
         let content = if leads_out(&path, folder) { None } else { read_within(&path, RECORD_LIMIT).ok() };
-        (name, content.map_or_else(String::new, |bytes| digest::short(&bytes)))
+        (name, content.map_or_else(String::new, |bytes| digest::whole(&bytes)))
     };
     Ok(names.into_iter().map(digest).collect())
 }

@@ -29,7 +29,6 @@ pub(super) fn is_our_variable(name: &str) -> bool {
 const ORDINARY: &[&str] = &[
     "CUDA_LAUNCH_BLOCKING",
     "HF_DATASETS_OFFLINE",
-    "HF_HOME",
     "HF_HUB_OFFLINE",
     "LANG",
     "LOG_LEVEL",

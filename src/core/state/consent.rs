@@ -23,7 +23,7 @@ struct Accepted {
 
 /// One file for each that asked: two commands at once never write each other's.
 fn file(paths: &Paths, of: &Path) -> PathBuf {
-    paths.state.join("accepted").join(format!("{}.json", digest::short(of.as_os_str().as_encoded_bytes())))
+    paths.state.join("accepted").join(format!("{}.json", digest::whole(of.as_os_str().as_encoded_bytes())))
 }
 
 /// The digests of all that was accepted of this file or folder.
@@ -41,8 +41,9 @@ pub fn accepted(paths: &Paths, of: &Path) -> Result<BTreeSet<String>> {
         Err(error) => Err(error).doing(ErrorKind::State, doing),
         Ok(text) => {
             let kept: Accepted = serde_json::from_str(&text).doing(ErrorKind::State, doing)?;
-            // Written by a newer gpucl: nothing is assumed, and it is asked again.
-            Ok(if kept.v == VERSION { kept.digests } else { BTreeSet::new() })
+            // Written by a newer gpucl, or of something else: nothing is assumed, and it is asked again.
+            let is_it = kept.v == VERSION && kept.of == of.display().to_string();
+            Ok(if is_it { kept.digests } else { BTreeSet::new() })
         }
     }
 }

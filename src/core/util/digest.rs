@@ -8,6 +8,16 @@ pub fn short(bytes: &[u8]) -> String {
     hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// The SHA-256 of a value serialized as JSON, as 64 hexadecimal digits: where somebody may gain by finding two of one digest.
+pub fn whole_of_json(value: &impl serde::Serialize) -> String {
+    whole(&serde_json::to_vec(value).unwrap_or_default())
+}
+
+/// The SHA-256 of these bytes, as 64 hexadecimal digits.
+pub fn whole(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// The digest of a value serialized as JSON.
 pub fn of_json(value: &impl serde::Serialize) -> String {
     short(&serde_json::to_vec(value).unwrap_or_default())

@@ -24,7 +24,7 @@ use crate::util::digest;
 use crate::util::text::printable_line;
 
 /// The most characters of a value that are shown of it.
-const MOST_SHOWN: usize = 100;
+const MOST_SHOWN: usize = 240;
 
 /// What kind of thing is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -77,26 +77,47 @@ impl Ask {
     /// Creates one; `content` is what must stay the same for an answer to hold.
     pub fn new(class: Class, place: &str, what: &str, before_plan: bool, content: &impl Serialize) -> Self {
         let what = one_line(what, MOST_SHOWN);
-        let digest = digest::of_json(&(class, content));
+        let digest = digest::whole_of_json(&(class, content));
         Self { class, place: place.to_owned(), what, before_plan, digest }
     }
 }
 
-/// The text as one line; what is left out is counted, so that nothing hides behind it.
+/// The text as one line, in letters that can be seen; of a long one the beginning and the end, so that nothing hides there.
 fn one_line(text: &str, most: usize) -> String {
-    let text = printable_line(text);
-    match text.char_indices().nth(most) {
-        None => text.into_owned(),
-        Some((end, _)) => format!("{}… ({} more characters)", &text[..end], text[end..].chars().count()),
+    let text: String = printable_line(text)
+        .chars()
+        .map(|letter| match is_unseen(letter) {
+            true => format!("\\u{{{:x}}}", u32::from(letter)),
+            false => letter.to_string(),
+        })
+        .collect();
+    let letters: Vec<char> = text.chars().collect();
+    if letters.len() <= most {
+        return text;
     }
+    let (begin, end) = (most * 2 / 3, most / 3);
+    let of = |letters: &[char]| letters.iter().collect::<String>();
+    let left_out = letters.len() - begin - end;
+    format!("{}… ({left_out} more characters) …{}", of(&letters[..begin]), of(&letters[letters.len() - end..]))
 }
+
+/// Whether a letter takes no room, or changes the order of others.
+fn is_unseen(letter: char) -> bool {
+    matches!(letter,
+        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+        | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}' | '\u{fe00}'..='\u{fe0f}'
+        | '\u{e0000}'..='\u{e0fff}')
+}
+
+/// How many digits of a list's digest are shown: whoever writes a spec could otherwise look for two lists with one digest.
+const DIGITS: usize = 40;
 
 /// The digest of a whole list, which `--accept` takes. The order and the places in the file do not matter.
 pub fn digest_of(asks: &[Ask]) -> String {
     let mut all: Vec<&str> = asks.iter().map(|ask| ask.digest.as_str()).collect();
     all.sort_unstable();
     all.dedup();
-    digest::of_json(&all)
+    digest::whole_of_json(&all)[..DIGITS].to_owned()
 }
 
 /// Whose machine it is.
@@ -172,8 +193,8 @@ fn joined(asks: Vec<Ask>) -> Vec<Ask> {
         match all.last_mut().filter(same) {
             Some(last) => {
                 last.place = entry(&last.place);
-                last.what = one_line(&format!("{}; {}", last.what, ask.what), 2 * MOST_SHOWN);
-                last.digest = digest::of_json(&(&last.digest, &ask.digest));
+                last.what = format!("{}; {}", last.what, ask.what);
+                last.digest = digest::whole_of_json(&(&last.digest, &ask.digest));
                 last.before_plan |= ask.before_plan;
             }
             None => all.push(ask),

@@ -1,5 +1,6 @@
 //! What a key's value asks, by its rule.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Component, Path, PathBuf};
 
 use serde_json::Value;
@@ -12,11 +13,15 @@ use crate::spec::Spec;
 use crate::spec::compose::{Beyond, beyond};
 use crate::spec::mounts::sensitive;
 use crate::spec::variables::is_ordinary;
+use crate::spec::yaml::documents;
 use crate::util::digest;
 use crate::util::fs::{RECORD_LIMIT, read_within};
 
 /// Folders of a home where things of many origins lie.
 const SHARED: &[&str] = &["", "Desktop", "Documents", "Downloads"];
+
+/// The largest program or script whose content is part of an answer, in bytes.
+const MOST_OF_A_PROGRAM: u64 = 64 << 20;
 
 /// A reader and the spec.
 pub(super) struct Reader<'a> {
@@ -40,6 +45,7 @@ impl Reader<'_> {
                 Special::Login => asks.extend(self.login(path, value)?),
                 Special::Store => asks.extend(store(path, value)),
                 Special::HostFolder => asks.extend(self.host_folder(path, value)),
+                Special::Modules => asks.extend(modules(path, value)),
                 Special::SavedTo => asks.extend(saved_to(path, value)),
             },
         }
@@ -118,13 +124,15 @@ impl Reader<'_> {
         if file.starts_with(real(&self.home.home.join(".kube"))) && !self.home.home.as_os_str().is_empty() {
             return Ok(None);
         }
-        let content = match read_within(&file, RECORD_LIMIT) {
-            Ok(bytes) => digest::short(&bytes),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => "missing".to_owned(),
+        let bytes = match read_within(&file, RECORD_LIMIT) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(error).doing(ErrorKind::Spec, || format!("read {}", file.display())),
         };
-        let what = format!("what {} says, to log in to the server that it names", file.display());
-        Ok(Some(Ask::new(Class::Runs, path, &what, true, &(file.display().to_string(), content))))
+        let (named, programs) = login_of(&bytes, file.parent().unwrap_or(Path::new("/")));
+        let what = format!("what {} says, to log in: {named}", file.display());
+        let content = (file.display().to_string(), digest::whole(&bytes), programs);
+        Ok(Some(Ask::new(Class::Runs, path, &what, true, &content)))
     }
 
     fn host_folder(&self, path: &str, value: &Value) -> Option<Ask> {
@@ -142,6 +150,58 @@ fn store(path: &str, value: &Value) -> Option<Ask> {
     is_set(value).then(|| Ask::new(Class::Sends, path, &what, false, &(file, profile, endpoint)))
 }
 
+/// What a kubeconfig names, in words: servers, programs and files; and the content of those programs and files, by their
+/// paths, so that an answer does not hold for others in their place.
+fn login_of(bytes: &[u8], folder: &Path) -> (String, Vec<(String, String)>) {
+    let (mut words, mut files) = (Vec::new(), Vec::new());
+    match documents(bytes) {
+        Some(documents) => documents.iter().for_each(|one| named_in(one, folder, &mut words, &mut files)),
+        None => words.push("it cannot be understood".to_owned()),
+    }
+    words.sort();
+    words.dedup();
+    files.sort();
+    files.dedup();
+    (words.join(", "), files)
+}
+
+/// A file that exists, with a digest of its content.
+fn content_of(path: &Path) -> Option<(String, String)> {
+    let content = match read_within(path, MOST_OF_A_PROGRAM) {
+        Ok(bytes) => digest::whole(&bytes),
+        Err(_) if path.is_file() => "too large".to_owned(),
+        Err(_) => return None,
+    };
+    Some((path.display().to_string(), content))
+}
+
+fn named_in(value: &Value, folder: &Path, words: &mut Vec<String>, files: &mut Vec<(String, String)>) {
+    match value {
+        Value::Object(entries) => {
+            for (key, value) in entries {
+                match (key.as_str(), value) {
+                    ("command" | "cmd-path", Value::String(program)) => {
+                        words.push(format!("it runs {program}"));
+                        if program.contains('/') {
+                            files.extend(content_of(&folder.join(program)));
+                        }
+                    }
+                    // A script among the arguments of an interpreter.
+                    ("args", Value::Array(arguments)) => {
+                        let named = arguments.iter().filter_map(Value::as_str);
+                        files.extend(named.filter_map(|name| content_of(&folder.join(name))));
+                    }
+                    ("tokenFile", Value::String(file)) => words.push(format!("it sends {file}")),
+                    ("server", Value::String(server)) => words.push(format!("the server {server}")),
+                    _ => named_in(value, folder, words, files),
+                }
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| named_in(item, folder, words, files)),
+        _ => {}
+    }
+}
+
 /// The server of a repository is asked with the reader's own git, and so with its logins.
 fn git(path: &str, value: &Value) -> Option<Ask> {
     let url = value.as_str()?;
@@ -151,13 +211,27 @@ fn git(path: &str, value: &Value) -> Option<Ask> {
     Some(Ask::new(Class::Server, path, &format!("{server}, by git, for {url}"), false, &url))
 }
 
+/// Environment modules by the path of a file, which may be anybody's; those of the site have names.
+fn modules(path: &str, value: &Value) -> Option<Ask> {
+    let named: Vec<&str> = value.as_array()?.iter().filter_map(Value::as_str).collect();
+    let files: Vec<&str> = named
+        .into_iter()
+        .filter(|name| name.starts_with(['/', '.', '~']) || name.split('/').any(|part| part == ".."))
+        .collect();
+    let what = format!("the modules of {}, loaded as you on the cluster", files.join(", "));
+    (!files.is_empty()).then(|| Ask::new(Class::Privilege, path, &what, false, &files))
+}
+
 /// A folder that outlives the cluster: a hidden one, or the home itself, has the reader's own settings and keys.
 pub(super) fn saved_to(path: &str, value: &Value) -> Option<Ask> {
     let folder = value.as_str()?;
-    let mut parts = folder.split('/').filter(|part| !part.is_empty());
-    let is_home = matches!(folder.trim_end_matches('/'), "~" | "" | "/root" | "/home")
-        || folder.strip_prefix("/home/").is_some_and(|rest| rest.trim_matches('/').split('/').count() == 1);
-    let asks = is_home || parts.any(|part| part.starts_with('.'));
+    let parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
+    let is_of_homes = parts.first().is_some_and(|top| {
+        top.starts_with("home")
+            || ["root", "u", "users", "nfs", "gpfs", "net"].contains(&top.to_ascii_lowercase().as_str())
+    });
+    let is_home = parts.is_empty() || parts == ["~"] || (is_of_homes && parts.len() <= 3);
+    let asks = is_home || parts.iter().any(|part| part.starts_with('.'));
     asks.then(|| Ask::new(Class::Overwrites, path, &format!("files in {folder}, from the cluster"), false, value))
 }
 
@@ -176,11 +250,34 @@ pub(super) fn compose(reader: &Reader<'_>, asks: &mut Vec<Ask>) {
     }
 }
 
-/// Whether an entry of `hosts:` names this machine.
+/// Whether an entry of `hosts:` names this machine, in one of the ways in which `ssh` and the system read a name.
 fn is_loopback(host: &Value) -> bool {
     let node = host.get("node").unwrap_or(host).as_str().unwrap_or_default().to_ascii_lowercase();
-    let node = node.trim_matches(['[', ']', '.']);
-    node == "localhost" || node.ends_with(".localhost") || node == "::1" || node.starts_with("127.") || node == "0"
+    let node = node.trim_matches(['[', ']', '.']).split('%').next().unwrap_or_default();
+    let own = rustix::system::uname().nodename().to_string_lossy().to_ascii_lowercase();
+    let is_own = !own.is_empty() && (node == own || node.split('.').next() == own.split('.').next());
+    let is_this = |address: IpAddr| {
+        let address = address.to_canonical();
+        address.is_loopback() || address.is_unspecified()
+    };
+    let is_address = match node.parse::<IpAddr>() {
+        Ok(address) => is_this(address),
+        Err(_) => old_form(node).is_some_and(|address| is_this(IpAddr::V4(address))),
+    };
+    is_address || is_own || node == "localhost" || node.ends_with(".localhost") || node.starts_with("ip6-")
+}
+
+/// An IPv4 address as the system's old reader takes it: one to four numbers, decimal, octal or hexadecimal.
+fn old_form(text: &str) -> Option<Ipv4Addr> {
+    let number = |part: &str| match part {
+        part if part.starts_with("0x") => u32::from_str_radix(&part[2..], 16).ok(),
+        part if part.len() > 1 && part.starts_with('0') => u32::from_str_radix(part, 8).ok(),
+        part => part.parse().ok(),
+    };
+    let parts: Vec<u32> = text.split('.').map(number).collect::<Option<_>>()?;
+    let (last, first) = parts.split_last().filter(|(_, first)| first.len() < 4)?;
+    let high = first.iter().enumerate().map(|(index, part)| (part & 0xff) << (24 - 8 * index)).sum::<u32>();
+    Some(Ipv4Addr::from(high | last))
 }
 
 /// The path with its links followed, as far as it exists.

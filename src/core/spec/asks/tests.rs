@@ -40,7 +40,7 @@ fn an_ordinary_spec_asks_nothing() {
         "",
         "provider: ssh\nruntime: docker\nhosts: [gpu1]\nray: {workers: {per: gpu}}\nmounts: [{volume: m, at: /m}]",
         "provider: ssh\nhosts: [gpu1]\nsetup: {pip: [torch], commands: [make]}\ndata: [{name: d, from: {command: x}, check: y}]",
-        "environment: {NCCL_DEBUG: INFO, HF_HOME: /x}\nfiles: [{path: code, to: code}]\noutputs: [x]\nask_above: 1",
+        "environment: {NCCL_DEBUG: INFO, HF_HUB_OFFLINE: '1'}\nfiles: [{path: code, to: code}]\noutputs: [x]\nask_above: 1",
         "services: {object_store: {buckets: [ray, more]}}",
     ] {
         assert_eq!(bench.places("mine", spec), [], "{spec}");
@@ -79,7 +79,21 @@ fn files_of_the_home_are_named_before_they_are_sent() {
 #[test]
 fn programs_on_the_readers_own_machine_are_named() {
     let bench = Bench::new();
-    for host in ["localhost", "127.0.0.1", "{node: '::1'}", "{node: LOCALHOST.}"] {
+    let own = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    for host in [
+        "localhost",
+        "127.0.0.1",
+        "'127.1'",
+        "'0.0.0.0'",
+        "'0x7f000001'",
+        "'2130706433'",
+        "'0177.0.0.1'",
+        "{node: '::1'}",
+        "{node: '0:0:0:0:0:0:0:1'}",
+        "{node: '::ffff:127.0.0.1'}",
+        "{node: LOCALHOST.}",
+        own.as_str(),
+    ] {
         let spec = format!("provider: ssh\nhosts: [{host}]\nsetup: {{pip: [a], commands: [b]}}");
         assert_eq!(bench.places("mine", &spec), [(Class::Runs, "setup".to_owned())], "{host}");
     }
@@ -143,19 +157,32 @@ fn an_answer_holds_for_the_same_list_in_any_order_and_for_no_other() {
 
 #[test]
 fn what_is_shown_is_one_line_and_hides_nothing() {
-    let long = format!("a\n\u{1b}[2K{}", "x".repeat(400));
+    let long = format!("a\n\u{1b}[2K\u{200b}\u{202e}{}; hidden", "x".repeat(900));
     let ask = Ask::new(Class::Runs, "setup", &long, false, &long);
-    assert!(!ask.what.contains(['\n', '\u{1b}']) && ask.what.contains("more characters"), "{}", ask.what);
+    assert!(!ask.what.contains(['\n', '\u{1b}', '\u{200b}', '\u{202e}']), "{}", ask.what);
+    assert!(ask.what.contains("more characters") && ask.what.ends_with("; hidden"), "{}", ask.what);
     assert_ne!(ask.digest, Ask::new(Class::Runs, "setup", &long, false, &format!("{long}y")).digest);
 }
 
 #[test]
 fn folders_that_outlive_a_cluster_are_ordinary_unless_they_hold_settings() {
     let rule = |folder: &str| super::rules::saved_to("to", &Value::String(folder.to_owned())).is_some();
-    for folder in ["~/.ssh", "~", "~/", "/home/ada", "/home/ada/", "~/x/.config/y", "/"] {
+    for folder in [
+        "~/.ssh",
+        "~",
+        "~/",
+        "/home/ada",
+        "/home/ada/",
+        "/users/me",
+        "/u/me",
+        "/home/group/me",
+        "/home1/1/me",
+        "~/x/.config/y",
+        "/",
+    ] {
         assert!(rule(folder), "{folder}");
     }
-    for folder in ["~/results", "/scratch/ada", "/home/ada/results", "node", "home"] {
+    for folder in ["~/results", "/scratch/ada", "/project/lab/ada", "/home/ada/a/results", "node"] {
         assert!(!rule(folder), "{folder}");
     }
 }

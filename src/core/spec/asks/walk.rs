@@ -76,6 +76,8 @@ pub(super) enum Special {
     HostFolder,
     /// An existing object store.
     Store,
+    /// Environment modules of a site.
+    Modules,
     /// A folder of the reader's that files are copied into, beyond the cluster.
     SavedTo,
 }
