@@ -33,7 +33,7 @@ const WRITES: &str = "mkdir -p $GPUCL_DATA/out && echo 42 >$GPUCL_DATA/out/answe
 /// `gpucl run` on a cluster that exists: a job that succeeds, one that fails, and one that Ctrl-C ends, after which
 /// the cluster is gone. Each brings its output.
 fn runs_jobs_and_goes(site: &Site, env: &TestEnv, leases_left: usize) {
-    let answer = env.work().join("answer.txt");
+    let answer = env.work().join("outputs/demo/answer.txt");
     let fetched = || {
         let text = std::fs::read_to_string(&answer).unwrap_or_default();
         std::fs::remove_file(&answer).unwrap();

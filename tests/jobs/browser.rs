@@ -223,6 +223,7 @@ async fn a_file_opens_the_page_and_a_new_run_opens_to_nothing_old() {
     let portal = open(&Run::named().unwrap(), ray_page(&ray)).await;
     let (old, port) = (portal.url(), portal.port());
     let folder = tempfile::Builder::new().prefix("gpucl-test-").tempdir().unwrap();
+    std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
     let opener = open_browser("true", &old, folder.path()).unwrap();
     let file = std::fs::read_dir(folder.path()).unwrap().next().unwrap().unwrap().path();
     let mut browser = Browser::start().await;
