@@ -130,7 +130,7 @@ fn a_run_leaves_its_output_and_nothing_else() {
     let command = ["sh", "-c", "echo $WORD by $(id -u) >$GPUCL_DATA/out.txt"];
     let run = [&["run", "--yes", "--at", &place, &spec, "--fetch", "out.txt", "--"], command.as_slice()].concat();
     env.run(&run).exits(0);
-    assert_eq!(std::fs::read_to_string(env.work().join("out.txt")).unwrap(), "made by 1000\n");
+    assert_eq!(std::fs::read_to_string(env.work().join("outputs/once/out.txt")).unwrap(), "made by 1000\n");
     kubectl(&["-n", "team-a", "delete", "secret", "words"]);
     nothing_is_left();
 }
