@@ -13,13 +13,11 @@ use tokio::task::JoinHandle;
 use super::command_error::usage;
 use super::global::{Format, Global};
 use super::output::Ui;
+use super::own_files::{self, DATA_FOLDER};
 use crate::error::{Error, ErrorKind, Result};
 use crate::provider::{Context, UserEnvironment};
 use crate::render::Library;
 use crate::state::Paths;
-
-/// The folder of data files in the working folder.
-pub(crate) const DATA_FOLDER: &str = ".gpucl";
 
 /// The context of a command.
 pub(crate) struct App {
@@ -136,7 +134,7 @@ impl App {
     /// The data files to work with. Those in the working folder belong only if the user has accepted them as they are.
     fn accepted_library(&self) -> Result<Library> {
         let decided = self.own_files.lock().ok().and_then(|own| *own);
-        if decided.map_or_else(|| super::consent::are_own_files_accepted(self), Ok)? {
+        if decided.map_or_else(|| own_files::are_accepted(&self.paths, &self.here), Ok)? {
             return Ok(self.library());
         }
         if decided.is_none() {

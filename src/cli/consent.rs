@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use super::app::{App, DATA_FOLDER};
+use super::app::App;
 use super::command_error::usage;
+use super::own_files::{self, real};
 use super::spec_args::SpecArgs;
 use crate::error::{Error, Result};
 use crate::providers;
-use crate::render::own_files;
 use crate::spec::{self, Ask, Class, Home, Loaded};
 use crate::state::{accept, accepted};
 
@@ -35,8 +35,8 @@ impl Consent {
         let folder = args.spec.parent().unwrap_or(Path::new(""));
         let around = Home { home: &home, folder, allowed: &args.allow_path };
         let mut asks = spec::asks(loaded, around, &providers::find)?;
-        asks.extend(replaced(app)?);
-        let (of, own) = (real(&args.spec), real(&app.here.join(DATA_FOLDER)));
+        asks.extend(own_files::asked(&app.here)?);
+        let (of, own) = (real(&args.spec), own_files::subject(&app.here));
         let mut known = accepted(&app.paths, &of)?;
         known.extend(accepted(&app.paths, &own)?);
         let digest = spec::digest_of(&asks);
@@ -161,22 +161,4 @@ fn described(ask: &Ask) -> String {
 fn more<T>(asks: &[T]) -> Option<String> {
     let left = asks.len().checked_sub(MOST_LINES).filter(|left| *left > 0)?;
     Some(format!("and {left} more, which `gpucl plan` shows with `--output json`"))
-}
-
-/// The playbooks and templates in the working folder, if they were accepted as they are now.
-pub(crate) fn are_own_files_accepted(app: &App) -> Result<bool> {
-    let Some(ask) = replaced(app)? else { return Ok(true) };
-    Ok(accepted(&app.paths, &real(&app.here.join(DATA_FOLDER)))?.contains(&ask.digest))
-}
-
-/// The playbooks and templates in the working folder are used in place of gpucl's own.
-fn replaced(app: &App) -> Result<Option<Ask>> {
-    let files = own_files(&app.here.join(DATA_FOLDER))?;
-    let names: Vec<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
-    let what = format!("by {}", names.join(", "));
-    Ok((!files.is_empty()).then(|| Ask::new(Class::Replaces, &format!("./{DATA_FOLDER}"), &what, true, &files)))
-}
-
-fn real(path: &Path) -> PathBuf {
-    fs_err::canonicalize(path).or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.to_owned())
 }

@@ -13,6 +13,7 @@ mod global;
 mod help;
 mod money;
 mod output;
+mod own_files;
 pub mod portal;
 mod reserving;
 mod run;

@@ -422,6 +422,10 @@ def client(want):
                 # Ray lists a node that was killed as alive for some time. Jobs that it sends there are lost.
                 if alive == {node}:
                     result("task ran", target, True, saw)
+                elif node not in alive and alive and not is_last:
+                    # Another node has taken its place meanwhile: that one is asked.
+                    again = look.options(resources={resource: 0.001}).remote()
+                    running[again] = {"target": target, "resource": resource}
                 elif node not in alive:
                     result("task ran", target, False, f"{saw}, and that node has ended since")
                 elif is_last:

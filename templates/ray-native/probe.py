@@ -285,6 +285,11 @@ def check_workers(workers, seconds):
         for worker, line in list(answered):
             alive = {node["NodeID"] for node in rows if worker["node_resource"] in node["Resources"]}
             if line["ok"] and line["node_id"] not in alive:
+                # Where another node has taken its place meanwhile, that one is asked.
+                if alive and time.monotonic() < last:
+                    answered.remove((worker, line))
+                    begin(worker, True)
+                    continue
                 line.update(ok=False, saw=f"{line['saw']}, and that node has ended since")
             elif line["ok"] and len(alive) > 1:
                 # Ray lists a node that was killed as alive for some time. Jobs that it sends there are lost.

@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 
-use crate::cli::app::{App, DATA_FOLDER};
+use crate::cli::app::App;
 use crate::cli::exit_code;
 use crate::cli::output::Table;
+use crate::cli::own_files::DATA_FOLDER;
 use crate::error::Result;
 use crate::render::{eject, templates};
 use crate::util::folder::Goal;
