@@ -63,6 +63,13 @@ pub(super) fn check(kubeconfig: &Kubeconfig, context: &str) -> Result<()> {
         read_within(Path::new(file), RECORD_LIMIT)
             .map_err(|error| Error::new(ErrorKind::Spec, doing()).because(format!("{file} cannot be used: {error}")))?;
     }
+    let variables = login.and_then(|login| login.exec.as_ref()?.env.as_ref());
+    let names = variables.into_iter().flatten().filter_map(|variable| variable.get("name"));
+    if let Some(name) = names.into_iter().find(|name| loads_programs(name)) {
+        return Err(Error::new(ErrorKind::Spec, doing())
+            .because(format!("its login sets the variable {name}, by which other programs are loaded"))
+            .hint("set it in your own environment, if it is meant"));
+    }
     let server = cluster.and_then(|cluster| cluster.server.as_deref()).unwrap_or_default();
     let has_login = login.is_some_and(|login| {
         login.token.is_some() || login.token_file.is_some() || login.exec.is_some() || login.password.is_some()
@@ -85,6 +92,14 @@ pub(super) fn away_from_here(login: &mut ExecConfig) {
     let own = login.args.take().unwrap_or_default();
     let words = ["-c", "cd / && exec \"$0\" \"$@\"", &program].map(str::to_owned);
     login.args = Some(words.into_iter().chain(own).collect());
+}
+
+/// Whether a variable makes programs load others: the shell that starts a login would do so too.
+fn loads_programs(name: &str) -> bool {
+    let name = name.to_ascii_uppercase();
+    ["LD_", "DYLD_", "BASH_"].iter().any(|begin| name.starts_with(begin))
+        || ["PATH", "ENV", "IFS", "SHELLOPTS", "PS4", "GCONV_PATH", "PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP"]
+            .contains(&name.as_str())
 }
 
 /// Whether what is sent to a server can be read on the way: without TLS, and not on this machine alone.
@@ -153,5 +168,16 @@ mod tests {
             }
         }
         assert!(opened(folder.path(), "{}", "http://h").is_ok(), "there is nothing to read");
+        let set = |name: &str| {
+            opened(
+                folder.path(),
+                &format!("{{exec: {{command: x, env: [{{name: {name}, value: ./e}}]}}}}"),
+                "https://h",
+            )
+        };
+        for name in ["LD_PRELOAD", "PATH", "BASH_ENV"] {
+            assert!(set(name).unwrap_err().to_string().contains(name), "{name}");
+        }
+        assert!(set("AWS_PROFILE").is_ok());
     }
 }

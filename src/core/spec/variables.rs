@@ -27,6 +27,7 @@ pub(super) fn is_our_variable(name: &str) -> bool {
 /// Variables that neither load a program nor name a server, of those that people set. Any other one may, on the reader's
 /// own machine: `LD_PRELOAD`, `PYTHONPATH`, `RAY_JEMALLOC_LIB_PATH`, `NCCL_NET_PLUGIN`, `HF_ENDPOINT`.
 const ORDINARY: &[&str] = &[
+    "CUDA_DEVICE_ORDER",
     "CUDA_LAUNCH_BLOCKING",
     "HF_DATASETS_OFFLINE",
     "HF_HUB_OFFLINE",
@@ -38,6 +39,8 @@ const ORDINARY: &[&str] = &[
     "NUMEXPR_NUM_THREADS",
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
+    "PYTHONUNBUFFERED",
+    "PYTORCH_CUDA_ALLOC_CONF",
     "RAY_DEDUP_LOGS",
     "RAY_memory_monitor_refresh_ms",
     "RAY_memory_usage_threshold",

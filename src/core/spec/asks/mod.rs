@@ -23,8 +23,8 @@ use crate::error::Result;
 use crate::util::digest;
 use crate::util::text::printable_line;
 
-/// The most characters of a value that are shown of it.
-const MOST_SHOWN: usize = 240;
+/// The most characters of what is asked: nobody reads more, and what is left out is counted.
+const MOST_SHOWN: usize = 4000;
 
 /// What kind of thing is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -157,6 +157,14 @@ pub fn asks(loaded: &Loaded, home: Home<'_>, lookup: Lookup<'_>) -> Result<Vec<A
         }
     }
     compose(&reader, &mut asks);
+    for ask in &mut asks {
+        // An answer holds for where things go, and, on the reader's own machine, for all that a command may find there.
+        ask.digest = match ask.class {
+            Class::Sends | Class::Privilege => digest::whole_of_json(&(&ask.digest, reader.destination())),
+            Class::Runs => digest::whole_of_json(&(&ask.digest, reader.found_here())),
+            Class::Server | Class::Overwrites | Class::Replaces => continue,
+        };
+    }
     Ok(joined(asks))
 }
 

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Component, Path, PathBuf};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::walk::{Found, On, Rule, Says, Special};
 use super::{Ask, Class, Home};
@@ -65,6 +65,30 @@ impl Reader<'_> {
         let asks = self.is_on(says.on) && is_asked && !says.unless.contains(value);
         let what = says.says.replace("{}", &words(value));
         asks.then(|| Ask::new(says.class, path, &what, says.before_plan, &(&says.says, value)))
+    }
+
+    /// Where the cluster is.
+    pub(super) fn destination(&self) -> Value {
+        let settings = self.spec.provider.settings();
+        let keys = ["context", "namespace", "kubeconfig", "host", "endpoint", "site", "project"];
+        let named: Vec<&Value> = keys.iter().map(|key| &settings[*key]).collect();
+        json!([self.spec.provider.name(), self.spec.hosts, named])
+    }
+
+    /// What commands on the reader's own machine may find there beside themselves; the content of files of the folder is
+    /// not part of it.
+    pub(super) fn found_here(&self) -> Value {
+        match self.is_on(On::Here) {
+            true => {
+                // In any order: to move an entry asks nothing again.
+                let files = self.spec.files.iter().map(|file| json!(file).to_string());
+                let mut all: Vec<String> =
+                    files.chain(self.spec.data.iter().map(|data| json!(data).to_string())).collect();
+                all.sort();
+                json!([all, self.spec.setup])
+            }
+            false => Value::Null,
+        }
     }
 
     /// Whether a folder is one where things of many origins lie, or has such a folder in it.
@@ -188,10 +212,20 @@ fn named_in(value: &Value, folder: &Path, words: &mut Vec<String>, files: &mut V
                     }
                     // A script among the arguments of an interpreter.
                     ("args", Value::Array(arguments)) => {
+                        words.push(format!("with the arguments {}", self::words(value)));
                         let named = arguments.iter().filter_map(Value::as_str);
                         files.extend(named.filter_map(|name| content_of(&folder.join(name))));
                     }
-                    ("tokenFile", Value::String(file)) => words.push(format!("it sends {file}")),
+                    ("env", Value::Array(variables)) => {
+                        let of = |one: &Value, key: &str| self::words(&one[key]);
+                        words.extend(
+                            variables.iter().map(|one| format!("with {}={}", of(one, "name"), of(one, "value"))),
+                        );
+                    }
+                    ("tokenFile" | "client-key" | "client-certificate", Value::String(file)) => {
+                        words.push(format!("it sends {file}"));
+                    }
+                    ("proxy-url", Value::String(proxy)) => words.push(format!("by the proxy {proxy}")),
                     ("server", Value::String(server)) => words.push(format!("the server {server}")),
                     _ => named_in(value, folder, words, files),
                 }
@@ -264,7 +298,7 @@ fn is_loopback(host: &Value) -> bool {
         Ok(address) => is_this(address),
         Err(_) => old_form(node).is_some_and(|address| is_this(IpAddr::V4(address))),
     };
-    is_address || is_own || node == "localhost" || node.ends_with(".localhost") || node.starts_with("ip6-")
+    is_address || is_own || node.starts_with("localhost") || node.ends_with(".localhost") || node.starts_with("ip6-")
 }
 
 /// An IPv4 address as the system's old reader takes it: one to four numbers, decimal, octal or hexadecimal.

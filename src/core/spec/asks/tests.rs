@@ -157,7 +157,7 @@ fn an_answer_holds_for_the_same_list_in_any_order_and_for_no_other() {
 
 #[test]
 fn what_is_shown_is_one_line_and_hides_nothing() {
-    let long = format!("a\n\u{1b}[2K\u{200b}\u{202e}{}; hidden", "x".repeat(900));
+    let long = format!("a\n\u{1b}[2K\u{200b}\u{202e}{}; hidden", "x".repeat(9000));
     let ask = Ask::new(Class::Runs, "setup", &long, false, &long);
     assert!(!ask.what.contains(['\n', '\u{1b}', '\u{200b}', '\u{202e}']), "{}", ask.what);
     assert!(ask.what.contains("more characters") && ask.what.ends_with("; hidden"), "{}", ask.what);
