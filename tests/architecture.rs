@@ -143,6 +143,17 @@ fn one_file_starts_programs() {
     none(&places(&others, &ways), "not by util::child, which starts programs away from the working folder");
 }
 
+/// A folder of a stranger's is where commands are typed. Of providers, only the reader's own variables lead there.
+#[test]
+fn no_provider_reads_the_working_folder() {
+    let of_variables =
+        ["providers/chameleon/auth/clouds.rs", "providers/chameleon/auth/find.rs", "providers/chameleon/auth/login.rs"];
+    let others: Vec<String> =
+        rust(&["providers"]).into_iter().filter(|path| !of_variables.contains(&path.as_str())).collect();
+    none(&places(&others, &["environment.here", "current_dir(", "Path::new(\".\")"]), "reads the working folder");
+    none(&places(&rust(&["providers", "src/core"]), &["env::current_dir"]), "asks for the working folder");
+}
+
 #[test]
 fn the_plan_is_pure() {
     let impure =

@@ -14,12 +14,18 @@ use std::process::Command;
 
 use gpucl::error::ErrorKind;
 use gpucl::ray::{self, Access, JobStatus, Package, RuntimeEnv, Shell, WorkingDir};
+use gpucl::util::fence::Fence;
 use serde_json::json;
 
 use crate::support::TestEnv;
 
 pub(crate) fn folder() -> tempfile::TempDir {
     tempfile::Builder::new().prefix("gpucl-test-").tempdir().unwrap()
+}
+
+/// A fence around the test's folder.
+pub(crate) fn fence(root: &Path) -> Fence {
+    Fence::new(root, "the working folder", &[]).unwrap()
 }
 
 pub(crate) fn write(root: &Path, name: &str, text: &str) -> PathBuf {
@@ -175,7 +181,7 @@ fn a_runtime_environment_is_read_and_packed() {
     write(root, "env.yaml", "working_dir: ./src\nexcludes: ['*.bin']\npip: req.txt\nenv_vars: {A: one}\n");
     write(root, "req.txt", "# needs\ntorch==2.9\n\nnumpy\n");
     write(root, "src/a.py", "x\n");
-    let mut env = RuntimeEnv::read("env.yaml", root).unwrap();
+    let mut env = RuntimeEnv::read("env.yaml", &fence(root)).unwrap();
     env.set_variable("B", "two").unwrap();
     let dir = env.take_working_dir(None, root).unwrap();
     assert_eq!(dir, Some(WorkingDir::Folder(root.join("./src"), vec!["*.bin".to_owned()])));
@@ -184,13 +190,16 @@ fn a_runtime_environment_is_read_and_packed() {
         serde_json::Value::Object(env.into_fields()),
         json!({"pip": ["torch==2.9", "numpy"], "env_vars": {"A": "one", "B": "two"}, "working_dir": "gcs://x.zip"})
     );
-    let both = RuntimeEnv::read("env.yaml", root).unwrap().take_working_dir(Some(Path::new("src")), root).unwrap_err();
+    let both =
+        RuntimeEnv::read("env.yaml", &fence(root)).unwrap().take_working_dir(Some(Path::new("src")), root).unwrap_err();
     assert_eq!(both.kind(), ErrorKind::Usage);
     assert!(both.to_string().contains("--working-dir says `src`"), "{both}");
-    let remote =
-        RuntimeEnv::read(r#"{"working_dir": "s3://b/x.zip"}"#, root).unwrap().take_working_dir(None, root).unwrap();
+    let remote = RuntimeEnv::read(r#"{"working_dir": "s3://b/x.zip"}"#, &fence(root))
+        .unwrap()
+        .take_working_dir(None, root)
+        .unwrap();
     assert_eq!(remote, None);
-    assert!(RuntimeEnv::read("[1]", root).is_err() && RuntimeEnv::read("{", root).is_err());
+    assert!(RuntimeEnv::read("[1]", &fence(root)).is_err() && RuntimeEnv::read("{", &fence(root)).is_err());
 }
 
 fn access(environment: Option<&str>) -> Access {

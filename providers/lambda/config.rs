@@ -45,9 +45,10 @@ pub(super) struct Settings {
 /// One entry of `file_systems:`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-#[schemars(extend("asks_nothing" = ["name", "mount", "create"]))]
+#[schemars(extend("asks_nothing" = ["mount", "create"]))]
 pub(super) struct FileSystemSettings {
     /// The name of the file system.
+    #[schemars(extend("asks" = {"class": "privilege", "says": "the file system {} of your account, if it is there already"}))]
     pub(super) name: String,
     /// The mount point on the hosts; default: `/lambda/nfs/NAME`.
     pub(super) mount: Option<String>,

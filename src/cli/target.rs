@@ -1,5 +1,6 @@
 //! Selects the cluster of a command, and connects to it.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -141,6 +142,19 @@ impl Target {
     }
 }
 
+/// Refuses to choose a cluster by the `cluster.yaml` of a folder if it was brought up from another file: a stranger's
+/// folder does not decide which of the user's clusters is meant.
+fn refuse_another(app: &App, name: &ClusterName, file: &Path) -> Result<()> {
+    let Some(known) = cluster::status(&app.paths, name)? else { return Ok(()) };
+    let is_it = |before: &String| fs_err::canonicalize(file).is_ok_and(|file| file == Path::new(before));
+    if known.state.spec_path.as_ref().is_some_and(is_it) {
+        return Ok(());
+    }
+    let before = known.state.spec_path.as_deref().unwrap_or("standard input");
+    Err(usage("choose a cluster", format!("the cluster.yaml here names `{name}`, but that cluster is from {before}"))
+        .hint(format!("if that one is meant, name it: -c {name}")))
+}
+
 /// The name of the selected cluster.
 pub(crate) fn name(app: &App) -> Result<ClusterName> {
     if let Some(name) = &app.cluster {
@@ -156,7 +170,9 @@ pub(crate) fn name(app: &App) -> Result<ClusterName> {
     }
     let here = app.here.join("cluster.yaml");
     if here.is_file() {
-        return Ok(spec::load_alone(&here, &providers::find)?.spec.name);
+        let name = spec::load_alone(&here, &providers::find)?.spec.name;
+        refuse_another(app, &name, &here)?;
+        return Ok(name);
     }
     let known = cluster::list(&app.paths)?;
     match known.as_slice() {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use gpucl::name::{ClusterName, Scope};
 use gpucl::provider::HostPlace;
-use gpucl::state::{HostNotes, ItemKind, Notes, Paths, Record, Store};
+use gpucl::state::{HostNotes, ItemKind, Notes, Record, Store};
 use serde_json::json;
 
 use crate::support::TestEnv;
@@ -136,27 +136,19 @@ fn the_users_own_command_sees_the_folder_in_which_it_was_typed() {
     let env = TestEnv::new();
     let folder = env.root().join("host");
     std::fs::create_dir(&folder).unwrap();
-    record(&env, &json!({"local": {"folder": folder}}), "local");
+    record(&env, &json!({"local": {"folder": folder}}), "local", None);
     let _ = env.run(&["exec", "--", "pwd", "-P"]).exits(0).is("$TEST/work\n");
 }
 
-/// Records a cluster with one host at this place.
-fn record(env: &TestEnv, place: &serde_json::Value, provider: &str) {
-    let at = |name: &str| env.home().join(name).join("gpucl");
-    let paths = Paths {
-        config: at(".config"),
-        state: at(".local/state"),
-        data: at(".local/share"),
-        cache: at(".cache"),
-        runtime: env.root().join("run/gpucl"),
-    };
+/// Records a cluster with one host at this place, brought up from this file.
+pub(super) fn record(env: &TestEnv, place: &serde_json::Value, provider: &str, path: Option<String>) {
     let place: HostPlace = serde_json::from_value(place.clone()).unwrap();
     let spec = json!({"name": "x", "provider": provider});
     let (cluster, key): (ClusterName, gpucl::name::Key) = ("x".parse().unwrap(), gpucl::name::Key::host(0));
     let scope = Scope { owner: "abcd1234".parse().unwrap(), cluster };
-    let mut store = Store::create(&paths, &scope, jiff::Timestamp::now()).unwrap();
+    let mut store = Store::create(&env.paths(), &scope, jiff::Timestamp::now()).unwrap();
     for record in [
-        Record::SpecTaken { spec: serde_json::from_value(spec).unwrap(), path: None },
+        Record::SpecTaken { spec: serde_json::from_value(spec).unwrap(), path },
         Record::Requested { key: key.clone(), kind: ItemKind::Resource("host".to_owned()), digest: "1".to_owned() },
         Record::Exists { key: key.clone(), id: "1".to_owned() },
         Record::Noted { key, notes: Notes::Host(Box::new(HostNotes { place: Some(place), ..HostNotes::default() })) },
@@ -173,7 +165,7 @@ fn a_shell_on_a_host_uses_no_socket_in_a_folder_of_somebody_else() {
     let place = json!({"ssh": {"target": {"node": "n1", "relay": relay, "host_key": "ssh-ed25519 AAAA"}}});
     let runtime = |env: &TestEnv| env.root().join("run/gpucl");
     let run = |env: &TestEnv, says: &str| {
-        record(env, &place, "slurm");
+        record(env, &place, "slurm", None);
         let _ = env.run(&["ssh", "--", "true"]).exits(1).says(says).says("set XDG_RUNTIME_DIR to a short folder");
     };
     // Others may write to it.

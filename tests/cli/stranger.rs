@@ -3,6 +3,9 @@
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 
+use serde_json::json;
+
+use super::children::record;
 use crate::support::TestEnv;
 
 /// What a line break in a value would begin, for `ssh` to run.
@@ -36,6 +39,29 @@ fn a_plan_of_a_strangers_spec_runs_nothing() {
     }
     assert!(!env.work().join("marker").exists(), "a spec was run");
     assert_eq!(std::fs::read_dir(env.home()).unwrap().count(), 0, "a refused spec made something");
+}
+
+/// A folder does not decide which of its reader's clusters `down` means.
+#[test]
+fn the_spec_of_a_folder_chooses_only_the_cluster_that_came_from_it() {
+    let env = TestEnv::new();
+    let place = json!({"local": {"folder": env.root().join("host")}});
+    env.write("mine/cluster.yaml", "name: x\n");
+    env.write("theirs/cluster.yaml", "name: x\n");
+    let folder = |name: &str| std::fs::canonicalize(env.work().join(name)).unwrap();
+    record(&env, &place, "local", Some(folder("mine").join("cluster.yaml").display().to_string()));
+    let run = |name: &str, arguments: &[&str]| {
+        let output = env.command(arguments).current_dir(folder(name)).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    for verb in [&["down", "--yes"][..], &["stop", "--yes"], &["status"], &["exec", "--", "true"]] {
+        let (code, says) = run("theirs", verb);
+        assert_eq!(code, Some(2), "{verb:?}: {says}");
+        assert!(says.contains("/mine/cluster.yaml") && says.contains("-c x"), "{verb:?}: {says}");
+    }
+    assert!(env.paths().cluster(&"x".parse().unwrap()).exists());
+    assert_eq!(run("mine", &["down", "--yes"]).0, Some(0));
+    assert!(!env.paths().cluster(&"x".parse().unwrap()).exists());
 }
 
 const SENDS: &str = "name: x\nprovider: ssh\nruntime: docker\nhosts: [gpu1]\ncompose: [FILE]\n";

@@ -9,7 +9,7 @@ use gpucl::error::ErrorKind;
 use gpucl::ray::{Module, ModuleSource, Package, RuntimeEnv};
 use serde_json::json;
 
-use super::{folder, unpacked, write};
+use super::{fence, folder, unpacked, write};
 use crate::support::TestEnv;
 
 /// The long flags of `gpucl job submit`, aliases and hidden ones included.
@@ -136,16 +136,75 @@ fn requirement_files_are_expanded_and_a_url_stays() {
     let root = place.path();
     write(root, "req/all.txt", "torch==2.9  # newest\n-r base.txt\n");
     write(root, "req/base.txt", "numpy\ntorch==2.9\n");
-    let env = RuntimeEnv::read(r#"{"pip": "req/all.txt"}"#, root).unwrap();
+    let env = RuntimeEnv::read(r#"{"pip": "req/all.txt"}"#, &fence(root)).unwrap();
     assert_eq!(env.into_fields()["pip"], json!(["torch==2.9", "numpy"]));
     let env = RuntimeEnv::parse(r#"{"uv": {"packages": "req/all.txt", "uv_check": true}}"#, root).unwrap();
     assert_eq!(env.into_fields()["uv"], json!({"packages": ["torch==2.9", "numpy"], "uv_check": true}));
-    let missing = RuntimeEnv::read(r#"{"pip": "nowhere.txt"}"#, root).unwrap_err();
+    let missing = RuntimeEnv::read(r#"{"pip": "nowhere.txt"}"#, &fence(root)).unwrap_err();
     assert_eq!(missing.kind(), ErrorKind::Usage);
 
     let mut remote = RuntimeEnv::default();
     assert_eq!(remote.take_working_dir(Some(Path::new("s3://b/x.zip")), root).unwrap(), None);
     assert_eq!(remote.into_fields()["working_dir"], "s3://b/x.zip");
+}
+
+/// The file may be a stranger's, even if its reader types its name.
+#[test]
+fn the_file_of_a_runtime_environment_names_only_what_is_in_the_working_folder() {
+    let env = TestEnv::new();
+    let home = |name: &str, text: &str| write(&env.home(), name, text);
+    home(".ssh/config", "Host *\n");
+    home(".git-credentials", "https://me:hush@example.org\n");
+    home("lib/shared/__init__.py", "");
+    home("envs/hosts.yml", "env_vars: {token: hush}\n");
+    let work = env.work();
+    write(&work, "src/mine/__init__.py", "");
+    write(&work, "needs.txt", "-r ../home/.git-credentials\n");
+    std::os::unix::fs::symlink(env.home(), work.join("inside")).unwrap();
+    std::os::unix::fs::symlink(env.home().join("envs/hosts.yml"), work.join("link.yaml")).unwrap();
+    let submit = |file: &str, more: &[&str]| {
+        let arguments = [&["job", "submit", "--runtime-env", file, "--no-wait"], more, &["--", "true"]].concat();
+        env.run(&arguments)
+    };
+    let outside = "outside the working folder";
+    for (text, why) in [
+        ("py_modules: [~/.ssh]", "cannot be read"),
+        ("py_modules: [../home/.ssh]", outside),
+        ("py_modules: [inside/.ssh]", outside),
+        ("py_modules: [../home/lib/shared]", outside),
+        ("working_dir: ../home", outside),
+        ("working_dir: /", outside),
+        ("working_dir: inside", outside),
+        ("pip: ../home/.git-credentials", outside),
+        ("uv: {packages: needs.txt}", outside),
+        ("conda: ../home/envs/hosts.yml", outside),
+    ] {
+        write(&work, "env.yaml", text);
+        let outcome = submit("env.yaml", &[]).exits(2).is("").says(why);
+        assert!(!outcome.stderr.contains("hush"), "{outcome:?}");
+    }
+    let _ = submit("link.yaml", &[]).exits(2).says("is outside the working folder, and named by a link in it");
+    write(&work, "env.yaml", "py_modules: [../home/lib/shared]\nworking_dir: src\n");
+    let lib = env.home().join("lib").display().to_string();
+    let _ = submit("env.yaml", &["--allow-path", &lib]).exits(6).says("there are no clusters");
+    let _ = submit("../home/envs/hosts.yml", &[]).exits(6).says("there are no clusters");
+    // What the user typed may name what is the user's.
+    let typed = r#"{"py_modules": ["../home/lib/shared"]}"#;
+    let _ = submit(typed, &[]).exits(6).says("there are no clusters");
+}
+
+#[test]
+fn a_home_folder_is_not_packed_because_a_file_says_so() {
+    let place = folder();
+    let root = place.path();
+    write(root, "env.yaml", "working_dir: .\n");
+    let of = |home: &Path| {
+        RuntimeEnv::read("env.yaml", &fence(root).sparing(home)).unwrap().take_working_dir(None, root).map(|_| ())
+    };
+    let error = of(root).unwrap_err();
+    assert!(error.causes()[0].contains("things of many origins"), "{error:?}");
+    let other = folder();
+    of(other.path()).unwrap();
 }
 
 #[test]
@@ -159,7 +218,7 @@ fn local_modules_are_packed_as_ray_imports_them() {
     write(root, "dist/tool-1.0-py3-none-any.whl", "not read here");
     let text = r#"{"py_modules": ["src/mine", "s3://b/far.zip", "one.py", "dist/tool-1.0-py3-none-any.whl"],
         "excludes": ["*.bin"]}"#;
-    let mut env = RuntimeEnv::read(text, root).unwrap();
+    let mut env = RuntimeEnv::read(text, &fence(root)).unwrap();
     let modules = env.local_modules(root).unwrap();
     assert_eq!(modules.iter().map(|module| module.at).collect::<Vec<_>>(), [0, 2, 3]);
     assert_eq!(
@@ -188,7 +247,7 @@ fn local_modules_are_packed_as_ray_imports_them() {
 
     for wrong in [r#"{"py_modules": "src/mine"}"#, r#"{"py_modules": [1]}"#, r#"{"py_modules": ["src/mine/data.bin"]}"#]
     {
-        let error = RuntimeEnv::read(wrong, root).unwrap().local_modules(root).unwrap_err();
+        let error = RuntimeEnv::read(wrong, &fence(root)).unwrap().local_modules(root).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Usage, "{error}");
     }
     write(root, "bad name.whl", "x");

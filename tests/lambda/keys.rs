@@ -128,8 +128,12 @@ fn a_file_system_in_another_region_is_reported() {
     let site = Site::prompt();
     site.sandbox.add_file_system("mine", "us-west-1");
     let spec = site.spec(1, "regions: [us-east-1]\nfile_systems: [{ name: mine }]");
+    // Jobs could read and change it.
+    let _ = site.run(&["up", "--yes", &spec]).exits(2).says("the file system mine of your account");
+    site.env.accept(&spec);
     site.run(&["up", "--yes", &spec]).exits(1).says("the file system mine is in us-west-1");
     let spec = site.spec(1, "file_systems: [{ name: other }]");
+    site.env.accept(&spec);
     site.run(&["up", "--yes", &spec]).exits(1).says("`create: true` creates it");
     assert_eq!(site.ours().counts()[0], 0);
 }

@@ -155,10 +155,11 @@ pub(super) fn spec(env: &TestEnv, name: &str, settings: &Value, nodes: usize, mo
 pub(super) fn ready_environments(user: &str) -> String {
     login(
         user,
-        "e=~/ready/ray-2.60.0-py3.12; mkdir -p $e && ln -sfn /opt/ray/* $e/ && \
+        "e=~/ready/environments/ray-2.60.0-py3.12; mkdir -p $e && ln -sfn /opt/ray/* $e/ && \
          printf 'ray 2.60.0\\nextras default,train,tune,serve\\n' >$e/.complete",
     );
-    format!("/home/{user}/ready")
+    // Not a folder of the home itself, where files of the user's own may be: it would be asked about.
+    format!("/home/{user}/ready/environments")
 }
 
 /// The path of a spec whose Ray is there already, with these settings of the provider beside it.

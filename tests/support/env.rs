@@ -124,6 +124,18 @@ impl TestEnv {
         }
     }
 
+    /// The folders of gpucl in the home.
+    pub(crate) fn paths(&self) -> gpucl::state::Paths {
+        let at = |name: &str| self.home().join(name).join("gpucl");
+        gpucl::state::Paths {
+            config: at(".config"),
+            state: at(".local/state"),
+            data: at(".local/share"),
+            cache: at(".cache"),
+            runtime: self.root().join("run/gpucl"),
+        }
+    }
+
     /// Accepts all that a spec in the working folder asks for, as its reader would on a terminal.
     #[track_caller]
     pub(crate) fn accept(&self, spec: &str) {
@@ -135,14 +147,7 @@ impl TestEnv {
             let wanted = asks.filter(|ask| is_wanted(ask["class"].as_str().unwrap()));
             wanted.map(|ask| ask["digest"].as_str().unwrap().to_owned()).collect::<std::collections::BTreeSet<_>>()
         };
-        let at = |name: &str| self.home().join(name).join("gpucl");
-        let paths = gpucl::state::Paths {
-            config: at(".config"),
-            state: at(".local/state"),
-            data: at(".local/share"),
-            cache: at(".cache"),
-            runtime: self.root().join("run"),
-        };
+        let paths = self.paths();
         let of = std::fs::canonicalize(self.work().join(spec)).unwrap();
         gpucl::state::accept(&paths, &of, of_class(&|class| class != "replaces")).unwrap();
         if let Ok(own) = std::fs::canonicalize(self.work().join(".gpucl")) {

@@ -65,7 +65,7 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     let existing = if args.replace_outputs { Existing::Merged } else { Existing::Refused };
     let destination = Destination::new(&name, args.outputs_to.as_deref(), existing);
     destination.check(&outputs)?;
-    let mut job = JobToSubmit::of(args.job, app)?;
+    let mut job = JobToSubmit::of(args.job, app, &args.up.spec.allow_path)?;
     let existed = exists(app, &name)?;
     if existed && args.keep.is_none() {
         return Err(not_for_one_run(&name).into());

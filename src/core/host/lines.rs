@@ -65,25 +65,15 @@ mod tests {
         assert_eq!(lines(&b""[..]).await, Vec::<String>::new());
     }
 
-    /// A host that writes without end: of a 256 MiB line, 4 MiB are kept, and the next line is read as usual.
+    /// A host that writes without end: the beginning of the line is passed on, and the next line is read as usual.
     #[tokio::test]
-    async fn a_line_without_an_end_is_cut_with_a_mark_and_takes_no_more_memory() {
+    async fn a_line_without_an_end_is_cut_with_a_mark() {
         const LONG: u64 = 256 * 1024 * 1024;
-        let before = peak();
         let seen = lines(tokio::io::repeat(b'x').take(LONG).chain(&b"\nnext\n"[..])).await;
         assert_eq!(seen.len(), 2);
         let cut = LONG - LINE_LIMIT as u64;
         assert!(seen[0].ends_with(&format!("x … (cut: {cut} more bytes)")));
         assert!(seen[0].len() < LINE_LIMIT + 100, "{}", seen[0].len());
         assert_eq!(seen[1], "next");
-        // Other tests of this process take memory too, but not as much as the line would.
-        assert!(peak() - before < LONG / 2, "{} MiB more", (peak() - before) >> 20);
-    }
-
-    /// The peak memory of this process, in bytes.
-    fn peak() -> u64 {
-        let status = fs_err::read_to_string("/proc/self/status").unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
     }
 }

@@ -2,26 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
-
-use crate::error::{Doing as _, Error, ErrorKind, Result};
-use crate::util::fs::{RECORD_LIMIT, read_text_within};
+use crate::error::{Error, ErrorKind, Result};
 
 /// How deep requirement files may include each other.
 const DEPTH_LIMIT: usize = 20;
 
-/// Reads a requirement file, with the files that it includes by `-r`, as a list without comments and duplicates.
-///
-/// A file that is included is searched for from the including file's folder, as by pip.
-///
-/// # Errors
-/// If a file cannot be read, includes itself, or names a constraints file on this machine.
-pub(super) fn read(path: &Path, doing: &str) -> Result<Value> {
-    let text = |path: &Path| read_text_within(path, RECORD_LIMIT).doing(ErrorKind::Usage, || doing.to_owned());
-    Ok(requirements_of(path, doing, &text)?.into_iter().map(Value::String).collect())
-}
-
-/// The requirements of a file and of those that it includes, without comments and duplicates; `text` reads each of them.
+/// The requirements of a file and of those that it includes by `-r`, without comments and duplicates; `text` reads each
+/// of them. A file that is included is searched for from the including file's folder, as by pip.
 ///
 /// # Errors
 /// If a file cannot be read, includes itself, or names a constraints file on this machine.
@@ -119,6 +106,7 @@ fn file_option(line: &str) -> Option<(FileOption, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Doing as _;
 
     fn lines(text: &str) -> Vec<String> {
         requirements(text).into_iter().map(|(_, line)| line).collect()
@@ -139,16 +127,17 @@ mod tests {
         write("all.txt", "a\n-r more/base.txt\n--requirement=more/other.txt\na\n-r https://h/far.txt\n");
         write("more/base.txt", "b==1\n-rother.txt\n");
         write("more/other.txt", "c\n");
-        let read_all = read(&place.path().join("all.txt"), "read it").unwrap();
-        assert_eq!(read_all, serde_json::json!(["a", "b==1", "c", "-r https://h/far.txt"]));
+        let text = |path: &Path| fs_err::read_to_string(path).doing(ErrorKind::Usage, || "read it".to_owned());
+        let read = |name: &str| requirements_of(&place.path().join(name), "read it", &text);
+        assert_eq!(read("all.txt").unwrap(), ["a", "b==1", "c", "-r https://h/far.txt"]);
 
         write("more/base.txt", "-r ../all.txt\n");
-        let around = read(&place.path().join("more/base.txt"), "read it").unwrap_err();
+        let around = read("more/base.txt").unwrap_err();
         assert!(around.to_string().contains("read it"), "{around}");
         write("all.txt", "a\n\n-c versions.txt\n");
-        let constraint = read(&place.path().join("all.txt"), "read it").unwrap_err();
+        let constraint = read("all.txt").unwrap_err();
         assert!(constraint.causes()[0].contains("all.txt:3: `-c versions.txt`"), "{constraint:?}");
-        let missing = read(&place.path().join("nowhere.txt"), "read it").unwrap_err();
+        let missing = read("nowhere.txt").unwrap_err();
         assert_eq!(missing.kind(), ErrorKind::Usage);
     }
 }

@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
-use super::requirements;
+use super::requirements::requirements_of;
 use crate::error::{Doing as _, Error, ErrorKind, Result};
+use crate::util::fence::{Fence, Outside};
 use crate::util::fs::{RECORD_LIMIT, read_text_within};
 
 /// A runtime environment that may still refer to local files.
@@ -14,6 +15,8 @@ pub struct RuntimeEnv {
     fields: Map<String, Value>,
     // Only for packing, which is done on this machine.
     excludes: Vec<String>,
+    /// What a file may name: it may be a stranger's, even if its reader types its name.
+    fence: Option<Fence>,
 }
 
 /// A working folder that has to be packed and uploaded first.
@@ -48,18 +51,19 @@ pub enum ModuleSource {
 impl RuntimeEnv {
     /// Reads a runtime environment: inline JSON if it begins with `{`, else a YAML or JSON file.
     ///
-    /// Paths in it are relative to `here`, as with Ray's own tools.
+    /// Paths in it are relative to the fence's folder: the working folder, as with Ray's own tools. A file names only
+    /// what is within the fence; JSON that the user typed may name all that is the user's.
     ///
     /// # Errors
-    /// If it cannot be read or parsed, or a file that it names cannot.
-    pub fn read(text_or_path: &str, here: &Path) -> Result<Self> {
+    /// If it cannot be read or parsed, or a file that it names cannot, or is outside the fence.
+    pub fn read(text_or_path: &str, fence: &Fence) -> Result<Self> {
         if text_or_path.trim_start().starts_with('{') {
-            return Self::parse(text_or_path, here);
+            return Self::parse(text_or_path, fence.folder());
         }
         let doing = format!("read the runtime environment `{text_or_path}`");
-        let text =
-            read_text_within(&here.join(text_or_path), RECORD_LIMIT).doing(ErrorKind::Usage, || doing.clone())?;
-        Self::of_value(yaml(&text, &doing)?, here, &doing)
+        let file = fence.of_the_user(Path::new(text_or_path)).map_err(|why| refused(&doing, &why))?;
+        let text = read_text_within(&file, RECORD_LIMIT).doing(ErrorKind::Usage, || doing.clone())?;
+        Self::of_value(yaml(&text, &doing)?, fence.folder(), Some(fence.clone()), &doing)
     }
 
     /// Parses a runtime environment written as JSON.
@@ -69,19 +73,30 @@ impl RuntimeEnv {
     pub fn parse(json: &str, here: &Path) -> Result<Self> {
         let doing = "read the runtime environment from the command line";
         let value = serde_json::from_str(json).doing(ErrorKind::Usage, || doing.to_owned())?;
-        Self::of_value(value, here, doing)
+        Self::of_value(value, here, None, doing)
     }
 
-    fn of_value(value: Value, here: &Path, doing: &str) -> Result<Self> {
+    fn of_value(value: Value, here: &Path, fence: Option<Fence>, doing: &str) -> Result<Self> {
         let fields = match value {
             Value::Object(fields) => fields,
             Value::Null => Map::new(),
             _ => return Err(Error::new(ErrorKind::Usage, doing).because("it is not a mapping")),
         };
-        let mut read = Self { fields, excludes: Vec::new() };
+        let mut read = Self { fields, excludes: Vec::new(), fence };
         read.excludes = read.take_excludes()?;
         read.bring_files(here, doing)?;
         Ok(read)
+    }
+
+    /// The path of what the runtime environment names to be packed.
+    fn named(&self, name: &str, here: &Path, doing: &str) -> Result<PathBuf> {
+        match &self.fence {
+            // With its name as written: a link may have another name than its target, by which it is imported.
+            Some(fence) => {
+                fence.file_or_folder(Path::new(name)).map_err(|why| refused(doing, &why)).map(|_| here.join(name))
+            }
+            None => Ok(here.join(name)),
+        }
     }
 
     /// Sets an environment variable of the job.
@@ -135,7 +150,7 @@ impl RuntimeEnv {
             }
             (Some(chosen), None) => here.join(chosen),
             (None, Some(named)) if is_url(&named) => return Ok(None),
-            (None, Some(named)) => here.join(named),
+            (None, Some(named)) => self.named(&named, here, doing)?,
             (None, None) => return Ok(None),
         };
         self.fields.remove("working_dir");
@@ -173,7 +188,7 @@ impl RuntimeEnv {
             if is_url(name) {
                 continue;
             }
-            let path = here.join(name);
+            let path = self.named(name, here, doing)?;
             let data = fs_err::metadata(&path).doing(ErrorKind::Usage, || doing.to_owned())?;
             let ending = path.extension().and_then(|ending| ending.to_str());
             let source = match ending {
@@ -212,25 +227,47 @@ impl RuntimeEnv {
 
     /// Replaces the names of local files with their content: the head cannot read files on this machine.
     fn bring_files(&mut self, here: &Path, doing: &str) -> Result<()> {
+        let fence = self.fence.clone();
+        let text = |path: &Path| {
+            let file = match &fence {
+                Some(fence) => fence.file(path).map_err(|why| refused(doing, &why))?,
+                None => path.to_owned(),
+            };
+            read_text_within(&file, RECORD_LIMIT).doing(ErrorKind::Usage, || doing.to_owned())
+        };
+        let requirements = |path: &str| -> Result<Value> {
+            let found = requirements_of(&here.join(path), doing, &text)?;
+            Ok(found.into_iter().map(Value::String).collect())
+        };
         for key in ["pip", "uv"] {
             if let Some(Value::String(path)) = self.fields.get(key) {
-                let lines = requirements::read(&here.join(path), doing)?;
+                let lines = requirements(path)?;
                 self.fields.insert(key.to_owned(), lines);
             } else if let Some(Value::Object(inner)) = self.fields.get_mut(key)
                 && let Some(Value::String(path)) = inner.get("packages")
             {
-                let lines = requirements::read(&here.join(path), doing)?;
+                let lines = requirements(path)?;
                 inner.insert("packages".to_owned(), lines);
             }
         }
         if let Some(Value::String(name)) = self.fields.get("conda")
             && (name.ends_with(".yml") || name.ends_with(".yaml"))
         {
-            let text = read_text_within(&here.join(name), RECORD_LIMIT).doing(ErrorKind::Usage, || doing.to_owned())?;
-            let value = yaml(&text, doing)?;
+            let value = yaml(&text(&here.join(name))?, doing)?;
             self.fields.insert("conda".to_owned(), value);
         }
         Ok(())
+    }
+}
+
+/// The error for what a file may not name.
+fn refused(doing: &str, why: &Outside) -> Error {
+    let error = Error::new(ErrorKind::Usage, doing);
+    match why {
+        Outside::Unread(_) => error.because(why),
+        Outside::Beyond { allow, .. } => error
+            .because(format!("{why}, but would be sent to the cluster"))
+            .hint(format!("to allow this, add: --allow-path {}", allow.display())),
     }
 }
 

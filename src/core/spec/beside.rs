@@ -17,13 +17,12 @@ use super::validate_setup::package;
 use super::{ServicesSpec, compose};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ray::requirements_of;
+use crate::util::fence::{Fence, Outside};
 use crate::util::fs::{RECORD_LIMIT, read_text_within};
 
 /// Reads the files that the spec in this folder sends, from there and from the allowed folders.
 pub(super) fn read_beside(loaded: &mut Loaded, folder: &Path, allowed: &[PathBuf]) -> Result<()> {
-    // Checked even if nothing is sent: a missing folder is a mistake in the command.
-    let allowed = allowed.iter().map(|path| canonical(path)).collect::<Result<Vec<PathBuf>>>()?;
-    let sources = Sources { folder, allowed };
+    let sources = Sources { fence: Fence::new(folder, "the spec's folder", allowed)? };
     let mut problems = Vec::new();
     for (index, fragment) in loaded.spec.compose.iter_mut().enumerate() {
         match sources.compose(&fragment.path) {
@@ -57,28 +56,12 @@ pub(super) fn read_beside(loaded: &mut Loaded, folder: &Path, allowed: &[PathBuf
     if problems.is_empty() { Ok(()) } else { Err(loaded.places.all(problems)) }
 }
 
-fn canonical(path: &Path) -> Result<PathBuf> {
-    let wrong = |cause: &str| {
-        Error::new(ErrorKind::Usage, format!("allow files from {}", path.display()))
-            .because(cause)
-            .hint("--allow-path takes an existing folder")
-    };
-    match fs_err::canonicalize(path) {
-        Ok(path) if path.is_dir() => Ok(path),
-        Ok(_) => Err(wrong("it is not a folder")),
-        Err(error) => Err(wrong(&error.to_string())),
-    }
+/// The files that may be sent.
+struct Sources {
+    fence: Fence,
 }
 
-/// The folders that files may be sent from.
-struct Sources<'a> {
-    /// The spec's folder.
-    folder: &'a Path,
-    /// The allowed folders, with all symlinks resolved.
-    allowed: Vec<PathBuf>,
-}
-
-impl Sources<'_> {
+impl Sources {
     /// The text of a compose file.
     fn compose(&self, path: &str) -> Result<String, Box<Problem>> {
         let unread = |error: std::io::Error| wrong(format!("cannot be read: {error}"));
@@ -127,49 +110,25 @@ impl Sources<'_> {
 
     /// The real path of a file or folder that is sent with all that is in it.
     fn file_or_folder(&self, path: &str) -> Result<String, Box<Problem>> {
-        let source = self.file(path)?;
-        let kind = fs_err::metadata(&source).map_err(|error| wrong(format!("cannot be read: {error}")))?;
-        if !kind.is_dir() && !kind.is_file() {
-            return Err(wrong(format!("{path} cannot be read: only regular files and folders are sent")));
-        }
-        // The folder of the spec may be a home folder, and what is hidden there is not for hosts.
-        let folder = if self.folder.as_os_str().is_empty() { Path::new(".") } else { self.folder };
-        let is_hidden_folder = kind.is_dir()
-            && source.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
-            && !self.allowed.iter().any(|allowed| source.starts_with(allowed))
-            && fs_err::canonicalize(folder).is_ok_and(|folder| source != folder);
-        if is_hidden_folder {
-            let problem =
-                Problem::new("", format!("`{}` is a hidden folder, but would be sent to the hosts", source.display()));
-            return Err(problem.note(format!("to allow this, add: --allow-path {}", source.display())).into());
-        }
+        let source = self.fence.file_or_folder(Path::new(path)).map_err(refused)?;
         source.into_os_string().into_string().map_err(|_| wrong("cannot be used: its path is not UTF-8".to_owned()))
     }
 
     /// The real path of the file, with symlinks resolved, if the spec may send it.
     fn file(&self, path: &str) -> Result<PathBuf, Box<Problem>> {
-        let real = |path: &Path| fs_err::canonicalize(path).map_err(|error| wrong(format!("cannot be read: {error}")));
-        let folder = if self.folder.as_os_str().is_empty() { Path::new(".") } else { self.folder };
-        let (file, folder) = (real(&folder.join(path))?, real(folder)?);
-        if self.allowed.iter().any(|allowed| file.starts_with(allowed)) {
-            return Ok(file);
-        }
-        let why = match file.strip_prefix(&folder) {
-            Err(_) => "is outside the spec's folder",
-            // If a spec is in the home folder, so are `.aws`, `.ssh` and `.config`.
-            Ok(below) if is_hidden(below) => "is in a hidden folder",
-            Ok(_) => return Ok(file),
-        };
-        let parent = file.parent().unwrap_or(&file).display();
-        let problem = Problem::new("", format!("`{}` {why}, but would be sent to the hosts", file.display()));
-        Err(problem.note(format!("to allow this, add: --allow-path {parent}")).into())
+        self.fence.file(Path::new(path)).map_err(refused)
     }
 }
 
-/// Whether a folder on this path has a name that begins with a dot; the file's own name may.
-fn is_hidden(below: &Path) -> bool {
-    let folders = below.parent().unwrap_or(Path::new(""));
-    folders.components().any(|part| part.as_os_str().as_encoded_bytes().starts_with(b"."))
+fn refused(why: Outside) -> Box<Problem> {
+    let problem = Problem::new("", format!("{why}"));
+    match why {
+        Outside::Unread(_) => problem.into(),
+        Outside::Beyond { allow, .. } => {
+            let message = format!("{}, but would be sent to the hosts", problem.message);
+            Problem { message, ..problem }.note(format!("to allow this, add: --allow-path {}", allow.display())).into()
+        }
+    }
 }
 
 fn wrong(message: String) -> Box<Problem> {

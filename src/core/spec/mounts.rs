@@ -139,8 +139,15 @@ pub(super) fn sensitive(path: &str) -> Option<&'static str> {
     if SENSITIVE.iter().any(|folder| is_below(folder, path)) {
         return Some("has the system's folders in it");
     }
+    // `/home/ubuntu`, `/Users/ada`, `/export/home/ada`, `/var/home`.
+    let is_home = match parts.as_slice() {
+        ["Users"] | ["Users", _] => true,
+        [.., last] if ["home", "homes"].contains(last) => true,
+        [.., above, _] => ["home", "homes"].contains(above),
+        _ => false,
+    };
     match parts.as_slice() {
-        ["home"] | ["home", _] => Some("is somebody's home, with keys in it"),
+        _ if is_home => Some("is somebody's home, with keys in it"),
         _ if parts.iter().any(|part| part.starts_with('.')) => Some("is hidden, as keys and settings are"),
         _ => None,
     }
@@ -173,6 +180,12 @@ mod tests {
             "/home",
             "/home/ubuntu",
             "/home/ubuntu/.aws",
+            "/Users",
+            "/Users/ada",
+            "/export/home",
+            "/export/home/ada",
+            "/var/home/ada",
+            "/mnt/nfs/homes/ada",
             "/srv/.hidden/data",
         ] {
             assert!(sensitive(path).is_some(), "{path}");

@@ -43,3 +43,21 @@ impl Line {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_without_an_end_takes_no_more_memory_than_the_limit() {
+        let mut line = Line::default();
+        let piece = vec![b'x'; 1 << 20];
+        for _ in 0..64 {
+            assert_eq!(line.take(&piece), piece.len());
+        }
+        assert!(line.kept.capacity() <= 2 * LINE_LIMIT, "{}", line.kept.capacity());
+        line.take(b"\n");
+        assert!(line.finish().unwrap().ends_with(&format!("(cut: {} more bytes)", (64 << 20) - LINE_LIMIT)));
+        assert_eq!(line.kept.capacity(), 0, "the memory of a long line is kept");
+    }
+}

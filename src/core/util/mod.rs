@@ -3,6 +3,7 @@
 pub mod child;
 pub mod digest;
 pub mod duration;
+pub mod fence;
 pub mod folder;
 pub mod fs;
 #[cfg(test)]

@@ -19,6 +19,7 @@ use crate::cli::target::Target;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ray::{self, Client, Job, Module, RuntimeEnv, SubmitRequest, WorkingDir};
 use crate::spec::Memory;
+use crate::util::fence::Fence;
 use crate::util::random;
 
 /// The arguments of `job submit`.
@@ -26,6 +27,9 @@ use crate::util::random;
 pub(crate) struct Args {
     #[command(flatten)]
     job: JobArgs,
+    /// Let the file of a runtime environment name files of this folder as well as of the working folder; repeatable
+    #[arg(long, value_name = "DIR")]
+    allow_path: Vec<PathBuf>,
     /// Print the id and exit, instead of following the job
     #[arg(long)]
     no_wait: bool,
@@ -87,7 +91,7 @@ pub(crate) struct JobArgs {
 pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     // Check the command line before the cluster is contacted.
     args.refused.check()?;
-    let mut job = JobToSubmit::of(args.job, app)?;
+    let mut job = JobToSubmit::of(args.job, app, &args.allow_path)?;
     let target = Target::choose(app)?;
     let client = target.client(app).await?;
     sweep(app, &target, &client).await;
@@ -137,17 +141,19 @@ pub(crate) struct JobToSubmit {
 }
 
 impl JobToSubmit {
-    /// Checks the arguments, and reads the secrets. Contacts nobody.
+    /// Checks the arguments, and reads the secrets. Contacts nobody. `allowed` are the folders whose files a runtime
+    /// environment may name beside those of the working folder.
     ///
     /// # Errors
     /// If the id, the runtime environment, the working folder or a module cannot be used.
-    pub(crate) fn of(args: JobArgs, app: &App) -> Result<Self> {
+    pub(crate) fn of(args: JobArgs, app: &App, allowed: &[PathBuf]) -> Result<Self> {
         let here: &Path = &app.here;
         if let Some(id) = &args.submission_id {
             ray::check_id(id)?;
         }
+        let fence = Fence::new(here, "the working folder", allowed)?.sparing(&app.user_environment().home);
         let mut environment = match (&args.runtime_env, &args.runtime_env_json) {
-            (Some(text_or_path), _) => RuntimeEnv::read(text_or_path, here)?,
+            (Some(text_or_path), _) => RuntimeEnv::read(text_or_path, &fence)?,
             (None, Some(text)) => RuntimeEnv::parse(text, here)?,
             (None, None) => RuntimeEnv::default(),
         };

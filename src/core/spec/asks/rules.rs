@@ -1,6 +1,6 @@
 //! What a key's value asks, by its rule.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::path::{Component, Path, PathBuf};
 
 use serde_json::{Value, json};
@@ -15,10 +15,8 @@ use crate::spec::mounts::sensitive;
 use crate::spec::variables::is_ordinary;
 use crate::spec::yaml::documents;
 use crate::util::digest;
+use crate::util::fence::is_shared;
 use crate::util::fs::{RECORD_LIMIT, read_within};
-
-/// Folders of a home where things of many origins lie.
-const SHARED: &[&str] = &["", "Desktop", "Documents", "Downloads"];
 
 /// The largest program or script whose content is part of an answer, in bytes.
 const MOST_OF_A_PROGRAM: u64 = 64 << 20;
@@ -91,13 +89,6 @@ impl Reader<'_> {
         }
     }
 
-    /// Whether a folder is one where things of many origins lie, or has such a folder in it.
-    fn is_shared(&self, folder: &Path) -> bool {
-        let home = real(self.home.home);
-        let is_temporary = ["/tmp", "/var/tmp", "/dev/shm"].iter().any(|shared| folder == Path::new(shared));
-        is_temporary || home.starts_with(folder) || SHARED.iter().any(|name| folder == home.join(name))
-    }
-
     /// Files that are sent: ordinary in a folder of the spec's own, unless they are hidden.
     fn files(&self, path: &str, value: &Value) -> Option<Ask> {
         let named = value.as_str()?;
@@ -112,7 +103,7 @@ impl Reader<'_> {
             .unwrap_or(&source)
             .components()
             .any(|part| matches!(part, Component::Normal(name) if name.as_encoded_bytes().starts_with(b".")));
-        let why = if is_folder && self.is_shared(&source) {
+        let why = if is_folder && is_shared(&source, self.home.home) {
             "all that lies in"
         } else if is_hidden {
             "the hidden"
@@ -153,7 +144,10 @@ impl Reader<'_> {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(error).doing(ErrorKind::Spec, || format!("read {}", file.display())),
         };
-        let (named, programs) = login_of(&bytes, file.parent().unwrap_or(Path::new("/")));
+        let (named, programs) = match bytes.is_empty() {
+            true => ("it is empty, or not there yet".to_owned(), Vec::new()),
+            false => login_of(&bytes, file.parent().unwrap_or(Path::new("/"))),
+        };
         let what = format!("what {} says, to log in: {named}", file.display());
         let content = (file.display().to_string(), digest::whole(&bytes), programs);
         Ok(Some(Ask::new(Class::Runs, path, &what, true, &content)))
@@ -292,7 +286,8 @@ fn is_loopback(host: &Value) -> bool {
     let is_own = !own.is_empty() && (node == own || node.split('.').next() == own.split('.').next());
     let is_this = |address: IpAddr| {
         let address = address.to_canonical();
-        address.is_loopback() || address.is_unspecified()
+        // Only an address of one's own can be listened at.
+        address.is_loopback() || address.is_unspecified() || UdpSocket::bind((address, 0)).is_ok()
     };
     let is_address = match node.parse::<IpAddr>() {
         Ok(address) => is_this(address),

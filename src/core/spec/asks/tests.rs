@@ -97,6 +97,15 @@ fn programs_on_the_readers_own_machine_are_named() {
         let spec = format!("provider: ssh\nhosts: [{host}]\nsetup: {{pip: [a], commands: [b]}}");
         assert_eq!(bench.places("mine", &spec), [(Class::Runs, "setup".to_owned())], "{host}");
     }
+    // And by each address of its own.
+    let table = fs_err::read_to_string("/proc/net/fib_trie").unwrap();
+    let lines: Vec<&str> = table.lines().collect();
+    let local = lines.windows(2).filter(|pair| pair[1].contains("/32 host LOCAL"));
+    for address in local.filter_map(|pair| pair[0].rsplit(' ').next()) {
+        let spec = format!("provider: ssh\nhosts: ['{address}']\nsetup: {{pip: [a]}}");
+        assert_eq!(bench.places("mine", &spec), [(Class::Runs, "setup.pip".to_owned())], "{address}");
+    }
+    assert_eq!(bench.places("mine", "provider: ssh\nhosts: ['203.0.113.7']\nsetup: {pip: [a]}"), []);
     let here = |spec: &str| bench.places("mine", &format!("provider: ssh\nhosts: [localhost]\n{spec}")).len();
     for name in
         ["LD_PRELOAD", "ld_preload", "PYTHONPATH", "PYTHONSTARTUP", "BASH_ENV", "NCCL_NET_PLUGIN", "HF_ENDPOINT"]
