@@ -154,6 +154,16 @@ fn no_provider_reads_the_working_folder() {
     none(&places(&rust(&["providers", "src/core"]), &["env::current_dir"]), "asks for the working folder");
 }
 
+/// Whoever takes a path that cannot be followed for one that leads nowhere judges another file than the one that is opened.
+#[test]
+fn where_a_path_leads_is_never_guessed() {
+    let found = places(&rust(&["src", "providers", "sandbox"]), &["canonicalize("]);
+    let guessed = found.into_iter().filter(|place| {
+        !place.starts_with("src/core/util/fs.rs") && !place.contains("fuzz.rs") && !place.contains(".doing(")
+    });
+    none(&guessed.collect::<Vec<_>>(), "not by util::fs::resolve, which tells what is missing from what cannot be followed");
+}
+
 #[test]
 fn the_plan_is_pure() {
     let impure =

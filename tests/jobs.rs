@@ -123,6 +123,22 @@ fn links_are_followed_within_the_folder_only() {
     }
 }
 
+/// The walk reads them whole: a stranger's would never end.
+#[test]
+fn patterns_that_are_no_regular_file_are_refused() {
+    for place_of in [".gitignore", "src/.rayignore"] {
+        let place = folder();
+        let root = place.path();
+        write(root, "src/a.py", "x\n");
+        assert!(Command::new("mkfifo").arg(root.join(place_of)).status().unwrap().success());
+        let error = Package::of_folder(root, &[]).unwrap_err();
+        assert!(error.causes()[0].ends_with(&format!("{place_of}: only a regular file is read")), "{error:?}");
+        std::fs::remove_file(root.join(place_of)).unwrap();
+        symlink("/dev/zero", root.join(place_of)).unwrap();
+        assert!(Package::of_folder(root, &[]).is_err());
+    }
+}
+
 #[test]
 fn a_package_too_large_names_the_largest_files() {
     let place = folder();

@@ -68,7 +68,7 @@ impl Connector {
 
     async fn open(&self) -> Result<Place> {
         let doing = "read the kubeconfig";
-        let files = self.files();
+        let files = self.files()?;
         let Some(kubeconfig) = kubeconfig::read_files(&files)? else {
             return self.open_in_cluster(&files).await;
         };
@@ -127,18 +127,24 @@ impl Connector {
     }
 
     /// The kubeconfigs, in the order in which they are merged.
-    fn files(&self) -> Vec<PathBuf> {
+    fn files(&self) -> Result<Vec<PathBuf>> {
         if let Some(file) = &self.settings.kubeconfig {
-            let home = &self.environment.home;
-            return vec![match file.strip_prefix("~") {
-                Ok(rest) => home.join(rest),
+            // A state of an older version may hold it as it was written.
+            let file = match file.strip_prefix("~") {
+                Ok(rest) => self.environment.home.join(rest),
                 Err(_) => file.clone(),
-            }];
+            };
+            if file.is_relative() {
+                return Err(Error::new(ErrorKind::State, "read the kubeconfig")
+                    .because(format!("{} is not an absolute path, and could be a file of any folder", file.display()))
+                    .hint("`gpucl up` with its spec records the path of the file"));
+            }
+            return Ok(vec![file]);
         }
-        match self.environment.variable("KUBECONFIG") {
+        Ok(match self.environment.variable("KUBECONFIG") {
             Some(list) => list.split(':').filter(|file| !file.is_empty()).map(PathBuf::from).collect(),
             None => vec![self.environment.home.join(".kube/config")],
-        }
+        })
     }
 }
 

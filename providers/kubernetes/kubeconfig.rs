@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use kube::config::{ExecConfig, Kubeconfig};
+use kube::config::{AuthInfo, ExecConfig, Kubeconfig};
 
 use crate::error::{Doing as _, Error, ErrorKind, Result};
+use crate::provider::LoginFile;
 use crate::util::fs::{RECORD_LIMIT, read_text_within, read_within};
 
 /// Reads and merges the kubeconfigs that exist; `None` if none does. Paths in them are relative to their folder, as for
@@ -48,6 +49,53 @@ fn with_whole_paths(kubeconfig: &mut Kubeconfig, folder: &Path) {
     }
 }
 
+/// Every server, program and file that a kubeconfig leads to, of all its contexts: one may be chosen later.
+pub(super) fn described(file: &Path) -> Result<LoginFile> {
+    let doing = || format!("read the kubeconfig {}", file.display());
+    let Some(kubeconfig) = read_files(&[file.to_owned()])? else {
+        return Err(Error::new(ErrorKind::Spec, doing()).because("there is no such file"));
+    };
+    let (mut says, mut programs) = (Vec::new(), Vec::new());
+    for cluster in kubeconfig.clusters.iter().filter_map(|named| named.cluster.as_ref()) {
+        says.extend(cluster.server.iter().map(|server| format!("the server {server}")));
+        says.extend(cluster.proxy_url.iter().map(|proxy| format!("by the proxy {proxy}")));
+    }
+    for login in kubeconfig.auth_infos.iter().filter_map(|named| named.auth_info.as_ref()) {
+        let files = [&login.token_file, &login.client_key, &login.client_certificate];
+        says.extend(files.into_iter().flatten().map(|file| format!("it sends {file}")));
+        refuse_old_login(login, &doing())?;
+        says.extend(login.auth_provider.iter().map(|provider| format!("it logs in by {}", provider.name)));
+        let Some(exec) = &login.exec else { continue };
+        let arguments = exec.args.clone().unwrap_or_default();
+        says.extend(exec.command.iter().map(|program| match arguments.is_empty() {
+            true => format!("it runs {program}"),
+            false => format!("it runs {program} with the arguments {}", arguments.join(" ")),
+        }));
+        for variable in exec.env.iter().flatten() {
+            let of = |key: &str| variable.get(key).map(String::as_str).unwrap_or_default();
+            says.push(format!("with {}={}", of("name"), of("value")));
+        }
+        // It is started in `/`; a script may be among the arguments of an interpreter.
+        programs.extend(exec.command.iter().filter(|program| program.contains('/')).map(PathBuf::from));
+        programs.extend(arguments.iter().map(|argument| Path::new("/").join(argument)).filter(|path| path.is_file()));
+    }
+    says.sort();
+    says.dedup();
+    programs.sort();
+    programs.dedup();
+    Ok(LoginFile { says, programs })
+}
+
+/// Refuses a login that Kubernetes no longer has since 1.26: its program would be started in the working folder.
+fn refuse_old_login(login: &AuthInfo, doing: &str) -> Result<()> {
+    if login.auth_provider.as_ref().is_some_and(|provider| provider.config.contains_key("cmd-path")) {
+        return Err(Error::new(ErrorKind::Spec, doing)
+            .because("its user logs in by an `auth-provider` that runs a program, which Kubernetes no longer has")
+            .hint("make the login anew with your cluster's own tool: it writes an `exec` in its place"));
+    }
+    Ok(())
+}
+
 /// Refuses a context whose files are no ordinary ones, or that would send a login over an open connection.
 pub(super) fn check(kubeconfig: &Kubeconfig, context: &str) -> Result<()> {
     let doing = || format!("open the context `{context}` of the kubeconfig");
@@ -63,6 +111,7 @@ pub(super) fn check(kubeconfig: &Kubeconfig, context: &str) -> Result<()> {
         read_within(Path::new(file), RECORD_LIMIT)
             .map_err(|error| Error::new(ErrorKind::Spec, doing()).because(format!("{file} cannot be used: {error}")))?;
     }
+    login.map_or(Ok(()), |login| refuse_old_login(login, &doing()))?;
     let variables = login.and_then(|login| login.exec.as_ref()?.env.as_ref());
     let names = variables.into_iter().flatten().filter_map(|variable| variable.get("name"));
     if let Some(name) = names.into_iter().find(|name| loads_programs(name)) {
@@ -72,7 +121,7 @@ pub(super) fn check(kubeconfig: &Kubeconfig, context: &str) -> Result<()> {
     }
     let server = cluster.and_then(|cluster| cluster.server.as_deref()).unwrap_or_default();
     let has_login = login.is_some_and(|login| {
-        login.token.is_some() || login.token_file.is_some() || login.exec.is_some() || login.password.is_some()
+        login.token.is_some() || login.token_file.is_some() || login.exec.is_some() || login.password.is_some() || login.auth_provider.is_some()
     });
     if has_login && is_open(server) {
         return Err(Error::new(ErrorKind::Spec, doing())

@@ -34,7 +34,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::name::{Key, Owner, Scope, Tag};
 use crate::provider::platform::{ClusterRequest, Duplex, LogOptions, Member, NodeGroup, Platform, Running};
 use crate::provider::{
-    Acquired, Capability, Context, Factory, FieldError, HostPlace, HostRequest, Manifest, ObservedResource, Offer,
+    Acquired, Capability, Context, Factory, FieldError, HostPlace, HostRequest, LoginFile, Manifest, ObservedResource, Offer,
     Provider, ProviderKind, Recorder, ResourceRequest, Runtime, SiteFinding, USUAL_POLL, platform, settings,
 };
 use crate::render::Library;
@@ -57,6 +57,10 @@ impl Factory for KubernetesFactory {
 
     fn capability(&self) -> Capability {
         capability()
+    }
+
+    fn login_file(&self, file: &std::path::Path) -> Result<LoginFile> {
+        kubeconfig::described(file)
     }
 
     fn settings_schema(&self) -> schemars::Schema {

@@ -12,8 +12,10 @@ use crate::providers;
 use crate::spec::{self, Ask, Class, Home, Loaded};
 use crate::state::{accept, accepted};
 
-/// The most lines that are shown of a list without `--output json`.
-const MOST_LINES: usize = 100;
+/// The most items of a list that is asked about, and characters of an item: nobody reads more between a question and an
+/// answer. `plan` shows all of any list.
+const MOST_ITEMS: usize = 40;
+const MOST_LETTERS: usize = 1000;
 
 /// What a spec asks for, and what of it was not accepted yet.
 pub(crate) struct Consent {
@@ -32,11 +34,10 @@ impl Consent {
     /// Makes the list of a loaded spec. Runs nothing, sends nothing, changes nothing.
     pub(crate) fn of(app: &App, args: &SpecArgs, loaded: &Loaded) -> Result<Self> {
         let home = app.user_environment().home;
-        let folder = args.spec.parent().unwrap_or(Path::new(""));
-        let around = Home { home: &home, folder, allowed: &args.allow_path };
+        let around = Home { home: &home, folder: args.folder(), allowed: &args.allow_path };
         let mut asks = spec::asks(loaded, around, &providers::find)?;
         asks.extend(own_files::asked(&app.here)?);
-        let (of, own) = (real(&args.spec), own_files::subject(&app.here));
+        let (of, own) = (real(&args.spec)?, own_files::subject(&app.here)?);
         let mut known = accepted(&app.paths, &of)?;
         known.extend(accepted(&app.paths, &own)?);
         let digest = spec::digest_of(&asks);
@@ -90,9 +91,16 @@ impl Consent {
             true => "its list is not the one that `--accept` names",
             false => "it asks for more than an ordinary cluster, and that was not accepted",
         };
-        let lines =
-            self.pending.iter().take(MOST_LINES).map(|ask| format!("{}: {}", ask.class.heading(), described(ask)));
-        let error = lines.chain(more(&self.pending)).fold(usage(doing, cause), Error::because);
+        let lines = self.pending.iter().take(MOST_ITEMS).map(|ask| {
+            let line = format!("{}: {}", ask.class.heading(), described(ask));
+            match line.chars().count() > MOST_LETTERS {
+                true => format!("{} … (`gpucl plan` shows all of it)", line.chars().take(MOST_LETTERS).collect::<String>()),
+                false => line,
+            }
+        });
+        let left = self.pending.len().saturating_sub(MOST_ITEMS);
+        let more = (left > 0).then(|| format!("and {left} more, which `gpucl plan` shows"));
+        let error = lines.chain(more).fold(usage(doing, cause), Error::because);
         error.hint(format!("{}   # after reading it", with_accept.replace("DIGEST", &self.digest)))
     }
 
@@ -110,6 +118,10 @@ impl Consent {
             if app.json() || app.yes || !app.ui.asks() {
                 return Err(self.refusal(doing(), with_accept).because("nothing was made"));
             }
+            if self.is_long() {
+                let cause = "the list is too long to be asked about; nothing was made";
+                return Err(self.refusal(doing(), with_accept).because(cause));
+            }
             let lines = self.listed(&self.pending).join("\n  ");
             let question = format!(
                 "{} asks for more than an ordinary cluster:\n  {lines}\naccept all of it? [y/N] ",
@@ -120,6 +132,11 @@ impl Consent {
             }
         }
         self.remember(app)
+    }
+
+    /// Whether nobody would read all that is new before answering.
+    fn is_long(&self) -> bool {
+        self.pending.len() > MOST_ITEMS || self.pending.iter().any(|ask| ask.what.chars().count() > MOST_LETTERS)
     }
 
     fn remember(&self, app: &App) -> Result<()> {
@@ -140,14 +157,13 @@ impl Consent {
         asks.sort_by_key(|ask| ask.class);
         let mut lines = Vec::new();
         let mut heading = None;
-        for ask in asks.iter().take(MOST_LINES) {
+        for ask in asks {
             if heading.replace(ask.class) != Some(ask.class) {
                 lines.push(format!("{}:", ask.class.heading()));
             }
             let known = if self.pending.contains(ask) { "" } else { " (accepted)" };
             lines.push(format!("  {}{known}", described(ask)));
         }
-        lines.extend(more(&asks));
         lines
     }
 }
@@ -155,10 +171,4 @@ impl Consent {
 /// What is asked, and by which key.
 fn described(ask: &Ask) -> String {
     format!("{} ({})", ask.what, ask.place)
-}
-
-/// That a list goes on.
-fn more<T>(asks: &[T]) -> Option<String> {
-    let left = asks.len().checked_sub(MOST_LINES).filter(|left| *left > 0)?;
-    Some(format!("and {left} more, which `gpucl plan` shows with `--output json`"))
 }

@@ -2,16 +2,17 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::error::Result;
+use crate::error::{Doing as _, ErrorKind, Result};
 use crate::render;
 use crate::spec::{Ask, Class};
 use crate::state::{Paths, accepted};
+use crate::util::fs::resolve;
 
 /// The folder of data files in the working folder.
 pub(crate) const DATA_FOLDER: &str = ".gpucl";
 
 /// What is accepted: the folder, by its real path.
-pub(crate) fn subject(here: &Path) -> PathBuf {
+pub(crate) fn subject(here: &Path) -> Result<PathBuf> {
     real(&here.join(DATA_FOLDER))
 }
 
@@ -26,10 +27,17 @@ pub(crate) fn asked(here: &Path) -> Result<Option<Ask>> {
 /// Whether there are none, or they were accepted as they are now.
 pub(crate) fn are_accepted(paths: &Paths, here: &Path) -> Result<bool> {
     let Some(ask) = asked(here)? else { return Ok(true) };
-    Ok(accepted(paths, &subject(here))?.contains(&ask.digest))
+    Ok(accepted(paths, &subject(here)?)?.contains(&ask.digest))
 }
 
 /// The path with its links followed, or as it is where it does not exist.
-pub(crate) fn real(path: &Path) -> PathBuf {
-    fs_err::canonicalize(path).or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.to_owned())
+///
+/// # Errors
+/// If it cannot be followed.
+pub(crate) fn real(path: &Path) -> Result<PathBuf> {
+    let doing = || format!("find {}", path.display());
+    match resolve(path).doing(ErrorKind::Usage, doing)? {
+        Some(path) => Ok(path),
+        None => std::path::absolute(path).doing(ErrorKind::Usage, doing),
+    }
 }

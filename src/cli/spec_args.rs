@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::app::App;
 use crate::error::Result;
 use crate::providers;
 use crate::spec::{self, Allowed, Loaded};
@@ -25,10 +26,16 @@ pub(crate) struct SpecArgs {
 
 impl SpecArgs {
     /// Loads the spec; changes nothing.
-    pub(crate) fn load(&self) -> Result<Loaded> {
+    pub(crate) fn load(&self, app: &App) -> Result<Loaded> {
         let allowed = Allowed { paths: &self.allow_path, mounts: &self.allow_mount };
         let mut loaded = spec::load(&self.spec, allowed, &providers::find)?;
-        spec::with_whole_paths(&mut loaded, self.spec.parent().unwrap_or(Path::new("")), &providers::find);
+        let home = app.user_environment().home;
+        spec::with_whole_paths(&mut loaded, &home, self.folder(), &providers::find)?;
         Ok(loaded)
+    }
+
+    /// The folder of the spec; empty where that is the working folder.
+    pub(crate) fn folder(&self) -> &Path {
+        self.spec.parent().unwrap_or(Path::new(""))
     }
 }

@@ -14,6 +14,7 @@ use crate::providers;
 use crate::ray::{Access, Client};
 use crate::spec;
 use crate::state::HostPorts;
+use crate::util::fs::resolve;
 use crate::util::human;
 
 /// Timeout of a connection to a host.
@@ -146,7 +147,7 @@ impl Target {
 /// folder does not decide which of the user's clusters is meant.
 fn refuse_another(app: &App, name: &ClusterName, file: &Path) -> Result<()> {
     let Some(known) = cluster::status(&app.paths, name)? else { return Ok(()) };
-    let is_it = |before: &String| fs_err::canonicalize(file).is_ok_and(|file| file == Path::new(before));
+    let is_it = |before: &String| resolve(file).is_ok_and(|file| file.as_deref() == Some(Path::new(before)));
     if known.state.spec_path.as_ref().is_some_and(is_it) {
         return Ok(());
     }

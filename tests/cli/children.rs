@@ -136,12 +136,12 @@ fn the_users_own_command_sees_the_folder_in_which_it_was_typed() {
     let env = TestEnv::new();
     let folder = env.root().join("host");
     std::fs::create_dir(&folder).unwrap();
-    record(&env, &json!({"local": {"folder": folder}}), "local", None);
+    record(&env, &json!({"local": {"folder": folder}}), &json!("local"), None);
     let _ = env.run(&["exec", "--", "pwd", "-P"]).exits(0).is("$TEST/work\n");
 }
 
 /// Records a cluster with one host at this place, brought up from this file.
-pub(super) fn record(env: &TestEnv, place: &serde_json::Value, provider: &str, path: Option<String>) {
+pub(super) fn record(env: &TestEnv, place: &serde_json::Value, provider: &serde_json::Value, path: Option<String>) {
     let place: HostPlace = serde_json::from_value(place.clone()).unwrap();
     let spec = json!({"name": "x", "provider": provider});
     let (cluster, key): (ClusterName, gpucl::name::Key) = ("x".parse().unwrap(), gpucl::name::Key::host(0));
@@ -165,7 +165,7 @@ fn a_shell_on_a_host_uses_no_socket_in_a_folder_of_somebody_else() {
     let place = json!({"ssh": {"target": {"node": "n1", "relay": relay, "host_key": "ssh-ed25519 AAAA"}}});
     let runtime = |env: &TestEnv| env.root().join("run/gpucl");
     let run = |env: &TestEnv, says: &str| {
-        record(env, &place, "slurm", None);
+        record(env, &place, &json!("slurm"), None);
         let _ = env.run(&["ssh", "--", "true"]).exits(1).says(says).says("set XDG_RUNTIME_DIR to a short folder");
     };
     // Others may write to it.

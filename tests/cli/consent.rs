@@ -5,6 +5,7 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::children::record;
 use crate::support::TestEnv;
 
 /// A server on the loopback that counts its connections.
@@ -248,14 +249,21 @@ fn keys_and_logins_are_found_from_the_specs_folder() {
         ("provider: {name: slurm, host: h, identity_file: keys/id}\n", "/provider/identity_file"),
         ("provider: {name: kubernetes, kubeconfig: keys/id}\n", "/provider/kubeconfig"),
     ] {
-        for (named, whole) in [("keys/id", "deep/keys/id"), ("/keys/id", "/keys/id"), ("~/keys/id", "~/keys/id")] {
+        for (named, whole) in [("keys/id", "deep/keys/id"), ("/keys/id", "/keys/id"), ("~/keys/id", "~/keys/id"), ("~//keys/id", "~//keys/id")] {
             let path = env.write("deep/cluster.yaml", &format!("name: x\n{}", spec.replace("keys/id", named)));
             let mut loaded =
                 gpucl::spec::load(&path, gpucl::spec::Allowed::default(), &gpucl::providers::find).unwrap();
-            gpucl::spec::with_whole_paths(&mut loaded, path.parent().unwrap(), &gpucl::providers::find);
+            let folder = path.parent().unwrap();
+            gpucl::spec::with_whole_paths(&mut loaded, &env.home(), folder, &gpucl::providers::find).unwrap();
             let spec = serde_json::to_value(&loaded.spec).unwrap();
-            let whole =
-                if named == "keys/id" { env.work().join(whole).display().to_string() } else { whole.to_owned() };
+            // `ssh` finds the home by itself.
+            let whole = match named {
+                "keys/id" => env.work().join(whole).display().to_string(),
+                _ if named.starts_with('~') && at.ends_with("kubeconfig") => {
+                    env.home().join("keys/id").display().to_string()
+                }
+                _ => whole.to_owned(),
+            };
             assert_eq!(spec.pointer(at).and_then(|path| path.as_str()), Some(whole.as_str()), "{at} {named}");
         }
     }
@@ -275,11 +283,11 @@ fn an_accepted_login_is_asked_again_when_its_program_changes() {
             "login.sh",
         ),
         (
-            "{exec: {apiVersion: client.authentication.k8s.io/v1, interactiveMode: Never, command: sh, args: [login.sh]}}",
+            "{exec: {apiVersion: client.authentication.k8s.io/v1, interactiveMode: Never, command: sh, args: [FOLDER/login.sh]}}",
             "login.sh",
         ),
-        ("{auth-provider: {name: gcp, config: {cmd-path: ./gcp.sh, expiry-key: x, token-key: y}}}", "gcp.sh"),
     ] {
+        let user = &user.replace("FOLDER", &env.work().display().to_string());
         env.write("kube.yaml", &kubeconfig(&env, &server, user));
         let path = env.write(program, harmless);
         std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
@@ -293,6 +301,129 @@ fn an_accepted_login_is_asked_again_when_its_program_changes() {
     }
     env.write("kube.yaml", &kubeconfig(&env, &server, "{tokenFile: /home/ada/key}"));
     let _ = env.run(&["plan"]).exits(0).prints("it sends /home/ada/key");
+}
+
+/// By an `exec` of the folder, however it is written: either it is named, or the file is refused.
+#[test]
+fn no_spelling_hides_the_program_of_a_login() {
+    let env = TestEnv::new();
+    let server = Server::start();
+    let marker = env.root().join("marker");
+    let program = env.write("login.sh", &format!("#!/bin/sh\ntouch {}\necho '{{}}'\n", marker.display()));
+    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let exec = "apiVersion: client.authentication.k8s.io/v1, interactiveMode: Never";
+    env.write("cluster.yaml", IN_FOLDER);
+    for user in [
+        format!("{{exec: {{!!binary Y29tbWFuZA==: ./login.sh, {exec}}}}}"),
+        format!("{{exec: {{command: !!binary Li9sb2dpbi5zaA==, {exec}}}}}"),
+        format!("{{n: a\u{2028}#, exec: {{command: ./login.sh, {exec}}}\n , z: 1}}"),
+        format!("{{x: !foo {{a: 1}}, exec: {{command: ./login.sh, {exec}}}}}"),
+        format!("{{exec: {{command: './l\u{feff}ogin.sh', {exec}}}}}"),
+    ] {
+        env.write("kube.yaml", &kubeconfig(&env, &server, &user));
+        let listed = env.run(&["plan"]);
+        assert!(listed.code == Some(2) || listed.stdout.contains("it runs "), "{user:?}: {listed:?}");
+        assert!(!marker.exists(), "{user:?}");
+    }
+    // Its program would be started in the working folder, in the reader's own file as well.
+    let old = kubeconfig(&env, &server, "{auth-provider: {name: gcp, config: {cmd-path: sh, cmd-args: ./login.sh}}}");
+    env.write("kube.yaml", &old);
+    let _ = env.run(&["plan"]).exits(2).says("an `auth-provider` that runs a program");
+    std::fs::create_dir_all(env.home().join(".kube")).unwrap();
+    std::fs::write(env.home().join(".kube/config"), old).unwrap();
+    env.write("cluster.yaml", "name: x\nprovider: kubernetes\n");
+    let _ = env.run(&["plan"]).exits(2).says("an `auth-provider` that runs a program");
+    assert_eq!((server.connections(), marker.exists()), (0, false));
+}
+
+/// The file that is judged is the file that is opened, by this command and by later ones in other folders.
+#[test]
+fn a_login_is_judged_and_opened_by_one_path() {
+    let env = TestEnv::new();
+    let server = Server::start();
+    let marker = env.root().join("marker");
+    // By its bare name, with a program beside it.
+    let login = "{exec: {apiVersion: client.authentication.k8s.io/v1, interactiveMode: Never, command: ./login.sh}}";
+    env.write("kube.yaml", &kubeconfig(&env, &server, login));
+    let program = env.write("login.sh", &format!("#!/bin/sh\ntouch {}\necho '{{}}'\n", marker.display()));
+    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    env.write("cluster.yaml", IN_FOLDER);
+    let _ = env.run(&["plan", "cluster.yaml", "--accept", &digest(&env)]);
+    assert!(marker.exists(), "the program beside the kubeconfig");
+    std::fs::remove_file(&marker).unwrap();
+    // With a second slash after the home.
+    env.write("cluster.yaml", &IN_FOLDER.replace("kube.yaml", "~//deep/kube.yaml"));
+    std::fs::create_dir_all(env.home().join("deep")).unwrap();
+    std::fs::write(env.home().join("deep/kube.yaml"), kubeconfig(&env, &server, PLUGIN)).unwrap();
+    let _ = env.run(&["plan"]).exits(0).prints("what $TEST/home/deep/kube.yaml says, to log in: it runs sh");
+    let _ = std::fs::remove_file(env.home().join("deep/kube.yaml"));
+    let _ = env.run(&["plan"]).exits(2).says("there is no such file");
+    // A link to the reader's own: paths in it would be relative to the folder with the link.
+    std::fs::create_dir_all(env.home().join(".kube")).unwrap();
+    std::fs::write(env.home().join(".kube/config"), kubeconfig(&env, &server, login)).unwrap();
+    std::fs::remove_file(env.work().join("kube.yaml")).unwrap();
+    std::os::unix::fs::symlink(env.home().join(".kube/config"), env.work().join("kube.yaml")).unwrap();
+    env.write("cluster.yaml", IN_FOLDER);
+    let _ = env.run(&["plan"]).exits(0).prints("it runs $TEST/work/./login.sh");
+    assert!(!marker.exists());
+    // A state of an older version, which has the path as it was written.
+    let place = serde_json::json!({"local": {"folder": env.root().join("host")}});
+    let provider = serde_json::json!({"name": "kubernetes", "kubeconfig": "kube.yaml"});
+    record(&env, &place, &provider, None);
+    for verb in [&["status", "-c", "x"][..], &["down", "--yes", "-c", "x"]] {
+        let _ = env.run(verb);
+        assert!(!marker.exists(), "{verb:?}");
+    }
+}
+
+/// The system opens a path by links that nobody can spell out, as it is longer than 4096 bytes.
+#[test]
+fn a_path_that_cannot_be_followed_is_not_the_one_that_it_seems_to_be() {
+    let env = TestEnv::new();
+    let server = Server::start();
+    let marker = env.root().join("marker");
+    std::fs::create_dir_all(env.home().join(".kube")).unwrap();
+    // Twenty folders of 200 letters, by two steps, since no path may be so long at once.
+    let deep = vec!["a".repeat(200); 10].join("/");
+    std::fs::create_dir_all(env.work().join(&deep)).unwrap();
+    std::os::unix::fs::symlink(&deep, env.work().join("s1")).unwrap();
+    let rest = vec!["b".repeat(200); 10].join("/");
+    let made = std::process::Command::new("sh")
+        .args(["-c", &format!("cd s1 && mkdir -p {rest} && ln -s {rest} s2 && cat >s2/kc.yaml")])
+        .current_dir(env.work())
+        .stdin(std::process::Stdio::piped())
+        .spawn()
+        .and_then(|mut shell| {
+            shell.stdin.take().unwrap().write_all(kubeconfig(&env, &server, PLUGIN).as_bytes())?;
+            shell.wait()
+        });
+    assert!(made.unwrap().success());
+    assert!(std::fs::read(env.work().join("s1/s2/kc.yaml")).is_ok(), "the system opens it");
+    for kubeconfig in ["~/.kube/../../work/s1/s2/kc.yaml", "~/.kube/../../../../../../proc/self/cwd/s1/s2/kc.yaml"] {
+        env.write("cluster.yaml", &IN_FOLDER.replace("kube.yaml", kubeconfig));
+        let _ = env.run(&["plan"]).exits(2).says("kc.yaml");
+        assert_eq!((server.connections(), marker.exists()), (0, false), "{kubeconfig}");
+    }
+    env.write("cluster.yaml", "name: x\nprovider: ssh\nhosts: [h]\nfiles: [{path: s1/s2, to: a}]\n");
+    let _ = env.run(&["plan"]).exits(2).says("files[0].path");
+}
+
+/// A list of any length shows all that is asked, and is not asked about in passing.
+#[test]
+fn nothing_of_a_long_list_is_left_out() {
+    let env = TestEnv::new();
+    let services: String =
+        (0..150).map(|one| format!("  s{one}: {{image: x, ports: ['{}:80']}}\n", 8000 + one)).collect();
+    env.write("more.yaml", &format!("services:\n{services}"));
+    env.write("cluster.yaml", "name: x\nprovider: ssh\nruntime: docker\nhosts: [h]\ncompose: [more.yaml]\n");
+    std::fs::create_dir_all(env.work().join(".gpucl/playbooks")).unwrap();
+    env.write(".gpucl/playbooks/base.yaml", include_str!("../../playbooks/base.yaml"));
+    let listed = env.run(&["plan"]).exits(0).prints("./.gpucl").prints("services.s149");
+    assert!(!listed.stdout.contains("more, which"), "{listed:?}");
+    let long = format!("echo {}; echo hidden; echo {}", "a".repeat(3000), "b".repeat(3000));
+    env.write("cluster.yaml", &format!("name: x\nsetup: {{commands: ['{long}']}}\n"));
+    let _ = env.run(&["plan"]).exits(0).prints("echo hidden");
+    let _ = env.run(&["plan", "--output", "json"]).exits(0).prints("echo hidden");
 }
 
 /// A `clouds.yaml` of the working folder would name a stranger's address for the reader's secret.

@@ -49,7 +49,7 @@ fn the_spec_of_a_folder_chooses_only_the_cluster_that_came_from_it() {
     env.write("mine/cluster.yaml", "name: x\n");
     env.write("theirs/cluster.yaml", "name: x\n");
     let folder = |name: &str| std::fs::canonicalize(env.work().join(name)).unwrap();
-    record(&env, &place, "local", Some(folder("mine").join("cluster.yaml").display().to_string()));
+    record(&env, &place, &json!("local"), Some(folder("mine").join("cluster.yaml").display().to_string()));
     let run = |name: &str, arguments: &[&str]| {
         let output = env.command(arguments).current_dir(folder(name)).output().unwrap();
         (output.status.code(), String::from_utf8(output.stderr).unwrap())

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::flat::Flat;
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::provider::UserEnvironment;
-use crate::util::fs::{RECORD_LIMIT, read_text_within};
+use crate::util::fs::{RECORD_LIMIT, read_text_within, resolve};
 use crate::util::near::nearest;
 
 /// The file extensions, in the order in which they are tried.
@@ -117,13 +117,16 @@ fn candidates(user_environment: &UserEnvironment) -> Vec<PathBuf> {
 fn secure_beside(user_environment: &UserEnvironment, clouds: &Path) -> Result<Vec<PathBuf>> {
     let folder = clouds.parent().unwrap_or(Path::new("/"));
     // A link may come with a folder, and lead to a file that was never meant for it.
-    let of = |path: &Path| fs_err::canonicalize(path).ok().and_then(|path| path.parent().map(Path::to_owned));
-    let near = [fs_err::canonicalize(folder).ok(), of(clouds)];
-    let is_near = |path: &PathBuf| of(path).is_none_or(|real| near.contains(&Some(real)));
+    let real = |folder: &Path| resolve(folder).ok().flatten();
+    let near = [real(folder), real(clouds).and_then(|path| path.parent().map(Path::to_owned))];
+    let is_near = |path: &PathBuf| match resolve(path) {
+        Ok(None) => true,
+        Ok(Some(path)) => near.contains(&path.parent().map(Path::to_owned)),
+        Err(_) => false,
+    };
     let mut paths: Vec<PathBuf> = in_folder(folder, "secure").into_iter().filter(is_near).collect();
     if let Some(path) = user_environment.variable("OS_CLIENT_SECURE_FILE") {
         let path = user_environment.here.join(path);
-        let real = |folder: &Path| fs_err::canonicalize(folder).ok();
         if path.parent().and_then(real) != real(folder) {
             return Err(Error::new(ErrorKind::Usage, "read the credentials in clouds.yaml")
                 .because(format!("{} is in another folder than {}", path.display(), clouds.display()))

@@ -43,7 +43,7 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
         let (new_spec, update_files) = (args.new_spec, args.update_files);
         let args =
             up::Args { spec, new_spec, update_files, wait_capacity: args.wait_capacity, at: None, ask_above: None };
-        up::bring_up(app, &args, &args.spec.load()?, Purpose::Scheduled).await?;
+        up::bring_up(app, &args, &args.spec.load(app)?, Purpose::Scheduled).await?;
         return Ok(exit_code::DONE);
     }
     watch(Watched { paths: app.paths.clone(), cluster: target::name(app)? }).await?;

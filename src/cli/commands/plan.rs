@@ -16,7 +16,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
-    let loaded = args.spec.load()?;
+    let loaded = args.spec.load(app)?;
     let consent = Consent::of(app, &args.spec, &loaded)?;
     consent.show(app, &loaded, &args.spec.spec);
     if consent.holds_up_plan() {

@@ -36,7 +36,7 @@ pub(crate) enum Form {
 }
 
 pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
-    let loaded = args.spec.load()?;
+    let loaded = args.spec.load(app)?;
     let consent = Consent::of(app, &args.spec, &loaded)?;
     if consent.contacts() {
         let file = args.spec.spec.display();

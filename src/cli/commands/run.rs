@@ -59,7 +59,7 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     // What can be refused is refused before anything is made.
-    let loaded = args.up.spec.load()?;
+    let loaded = args.up.spec.load(app)?;
     let name = loaded.spec.name.clone();
     let outputs = wanted(loaded.spec.outputs.clone(), args.fetch)?;
     let existing = if args.replace_outputs { Existing::Merged } else { Existing::Refused };

@@ -12,11 +12,12 @@ use crate::cli::run::{Ended, run as run_with_events};
 use crate::cli::scheduled_up::{follow, start, waiting};
 use crate::cli::spec_args::SpecArgs;
 use crate::cluster::{self, UpOptions, UpOutcome};
-use crate::error::Result;
+use crate::error::{Doing as _, ErrorKind, Result};
 use crate::event::WorkerGpus;
 use crate::name::ClusterName;
 use crate::spec::{Amount, Loaded};
 use crate::util::duration::SpecDuration;
+use crate::util::fs::resolve;
 use crate::util::human;
 
 /// The arguments of `up`.
@@ -98,7 +99,7 @@ pub(crate) fn time(text: &str) -> std::result::Result<Duration, String> {
 }
 
 pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
-    let up = bring_up(app, &args, &args.spec.load()?, Purpose::Work).await?;
+    let up = bring_up(app, &args, &args.spec.load(app)?, Purpose::Work).await?;
     if !app.json() {
         show(app, &up);
     }
@@ -112,7 +113,8 @@ pub(crate) async fn bring_up(app: &App, args: &Args, loaded: &Loaded, purpose: P
     let (new_spec, update_files, wait_capacity) = (*new_spec, *update_files, *wait_capacity);
     let (scheduled_up, one_run) = (purpose != Purpose::Work, purpose == Purpose::Run);
     let file = spec.spec.as_path();
-    let path = fs_err::canonicalize(file).ok().map(|path| path.display().to_string());
+    let path = resolve(file).doing(ErrorKind::Usage, || format!("find {}", file.display()))?;
+    let path = path.map(|path| path.display().to_string());
     let name = loaded.spec.name.clone();
     let with_yes = purpose.with_yes(file);
     Consent::of(app, spec, loaded)?.ask(app, file, &purpose.with_accept(file))?;

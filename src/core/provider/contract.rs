@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use super::{Acquired, Capability, Finding, Login, Manifest, Platform, Recorder, Reservations, Site, SiteFinding};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::event::Bus;
 use crate::host::SshTarget;
 use crate::money::HourlyPrice;
@@ -92,12 +92,29 @@ pub trait Factory: Sync {
         let _ = (settings, name);
         None
     }
+    /// What a file of logins that the settings name leads to, as [`Factory::open`] would read it: a spec's reader is
+    /// shown it. Runs nothing, and contacts nobody.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    fn login_file(&self, file: &std::path::Path) -> Result<LoginFile> {
+        Err(Error::new(ErrorKind::Internal, format!("read {}", file.display())).because("no login is read from files"))
+    }
     /// How users log in; `None` for providers without accounts.
     fn login(&self) -> Option<&dyn Login> {
         None
     }
     /// Opens the provider. The settings have passed `check`.
     fn open(&self, settings: &serde_json::Value, context: &Context) -> Result<Box<dyn Provider>>;
+}
+
+/// What a file of logins leads to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LoginFile {
+    /// Servers, programs with their arguments, and files that are sent, in words: `it runs az`.
+    pub says: Vec<String>,
+    /// Programs and scripts by their paths: their content is part of what is accepted.
+    pub programs: Vec<std::path::PathBuf>,
 }
 
 /// A host requested by the spec.

@@ -19,7 +19,7 @@ mod site;
 
 pub use capability::{Capability, ProviderKind, Runtime, USUAL_POLL};
 pub use contract::{
-    Context, Factory, FieldError, GpuOffer, HostPlace, HostRequest, ObservedResource, Offer, Provider, Resolved,
+    Context, Factory, FieldError, GpuOffer, HostPlace, HostRequest, LoginFile, ObservedResource, Offer, Provider, Resolved,
     ResourceKind, ResourceRequest, Start, UserEnvironment,
 };
 pub use finding::Finding;

@@ -15,7 +15,7 @@ use zip::write::SimpleFileOptions;
 use super::client::Client;
 use super::runtime_env::ModuleSource;
 use crate::error::{Doing as _, Error, ErrorKind, Result};
-use crate::util::fs::read_within;
+use crate::util::fs::{RECORD_LIMIT, read_within, resolve};
 use crate::util::{digest, human};
 
 /// The maximum size of a package, in bytes.
@@ -80,8 +80,10 @@ impl Package {
             ModuleSource::Folder(folder, excludes) => {
                 // The name as written: a symlink may have another name than its target.
                 let named = std::path::absolute(folder).ok().filter(|path| path.file_name().is_some());
-                let whole = named.map_or_else(|| fs_err::canonicalize(folder), Ok);
-                let whole = whole.doing(ErrorKind::Usage, || doing(folder))?;
+                let whole = match named {
+                    Some(path) => path,
+                    None => fs_err::canonicalize(folder).doing(ErrorKind::Usage, || doing(folder))?,
+                };
                 let Some(name) = whole.file_name().and_then(|name| name.to_str()) else {
                     return Err(wrong(folder, "its name cannot be imported"));
                 };
@@ -239,6 +241,9 @@ fn list(root: &Path, excludes: &[String]) -> Result<(Vec<Entry>, Vec<String>)> {
     let excluded = excluder(root, excludes)?;
     let outside = Arc::new(std::sync::Mutex::new(Vec::new()));
     let (noted, top) = (Arc::clone(&outside), root.to_owned());
+    readable_patterns(root)?;
+    let unreadable = Arc::new(std::sync::Mutex::new(None));
+    let first_unreadable = Arc::clone(&unreadable);
     let walk = WalkBuilder::new(root)
         .hidden(false)
         .ignore(false)
@@ -247,7 +252,7 @@ fn list(root: &Path, excludes: &[String]) -> Result<(Vec<Entry>, Vec<String>)> {
         .git_exclude(false)
         .git_ignore(true)
         .require_git(false)
-        .add_custom_ignore_filename(".rayignore")
+        .add_custom_ignore_filename(RAYIGNORE)
         .follow_links(true)
         .filter_entry(move |entry| {
             if excluded.matched(entry.path(), entry.file_type().is_some_and(|kind| kind.is_dir())).is_ignore() {
@@ -256,6 +261,13 @@ fn list(root: &Path, excludes: &[String]) -> Result<(Vec<Entry>, Vec<String>)> {
             let inside = !entry.path_is_symlink() || leads_inside(&top, entry);
             if !inside && let Ok(mut noted) = noted.lock() {
                 noted.push(format!("{}: a symlink that points outside the folder", relative(&top, entry.path())));
+            }
+            // Before the folder is entered, and its patterns are read.
+            if inside && let Err(error) = readable_patterns(entry.path()) {
+                if let Ok(mut first) = first_unreadable.lock() {
+                    first.get_or_insert(error);
+                }
+                return false;
             }
             inside
         })
@@ -284,12 +296,40 @@ fn list(root: &Path, excludes: &[String]) -> Result<(Vec<Entry>, Vec<String>)> {
             skipped.push(format!("{name}: neither a file nor a folder"));
         }
     }
+    if let Ok(mut first) = unreadable.lock()
+        && let Some(error) = first.take()
+    {
+        return Err(error);
+    }
     if let Ok(mut outside) = outside.lock() {
         skipped.append(&mut outside);
     }
     entries.sort_by(|a, b| a.name.cmp(&b.name));
     skipped.sort();
     Ok((entries, skipped))
+}
+
+/// Files of patterns, which the walk reads whole.
+const PATTERNS: &[&str] = &[".gitignore", RAYIGNORE];
+const RAYIGNORE: &str = ".rayignore";
+
+/// Refuses a folder whose patterns are in no regular file of a sensible size: a pipe would never end.
+fn readable_patterns(folder: &Path) -> Result<()> {
+    for name in PATTERNS {
+        let file = folder.join(name);
+        match fs_err::metadata(&file) {
+            Ok(data) if data.is_file() && data.len() > RECORD_LIMIT => {
+                return Err(Error::new(ErrorKind::Usage, "list its files")
+                    .because(format!("{} is larger than {}", file.display(), human::bytes(RECORD_LIMIT))));
+            }
+            Ok(data) if !data.is_file() && !data.is_dir() => {
+                return Err(Error::new(ErrorKind::Usage, "list its files")
+                    .because(format!("{}: only a regular file is read", file.display())));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 fn excluder(root: &Path, excludes: &[String]) -> Result<Gitignore> {
@@ -302,7 +342,7 @@ fn excluder(root: &Path, excludes: &[String]) -> Result<Gitignore> {
 
 fn leads_inside(root: &Path, entry: &DirEntry) -> bool {
     // Broken symlinks are reported when the walk meets them.
-    fs_err::canonicalize(entry.path()).map_or(true, |target| target.starts_with(root))
+    resolve(entry.path()).is_ok_and(|target| target.is_none_or(|target| target.starts_with(root)))
 }
 
 fn broken_link(error: &ignore::Error) -> Option<PathBuf> {

@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Doing as _, Error, ErrorKind, Result};
-use crate::util::fs::{RECORD_LIMIT, read_within};
+use crate::util::fs::{RECORD_LIMIT, read_within, resolve};
 use crate::util::{digest, near};
 
 /// The built-in files.
@@ -139,9 +139,11 @@ pub fn own_files(folder: &Path) -> Result<Vec<(String, String)>> {
 
 /// Whether a path exists and resolves to a place outside the folder.
 fn leads_out(path: &Path, folder: &Path) -> bool {
-    match (fs_err::canonicalize(path), fs_err::canonicalize(folder)) {
-        (Ok(path), Ok(folder)) => !path.starts_with(folder),
-        _ => false,
+    match (resolve(path), resolve(folder)) {
+        (Ok(Some(path)), Ok(Some(folder))) => !path.starts_with(folder),
+        (Ok(None), _) => false,
+        // It may be there, and lead anywhere.
+        _ => true,
     }
 }
 

@@ -5,7 +5,6 @@
 //! aliases, merge keys, tags, several documents, deep nesting. The second pass deserializes into the types.
 
 use saphyr_parser::{Event, Parser, ScalarStyle, Span, StrInput};
-use serde::Deserialize as _;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -208,11 +207,6 @@ fn refuse_what_is_not_plain(event: &Event<'_>, at: Mark, path: &str) -> Result<(
         return Err(refused(at, path, "tags (`!name`)").into());
     }
     Ok(())
-}
-
-/// The documents of a file of another program, as JSON; `None` if one cannot be read.
-pub(super) fn documents(bytes: &[u8]) -> Option<Vec<Value>> {
-    serde_yaml::Deserializer::from_slice(bytes).map(|document| Value::deserialize(document).ok()).collect()
 }
 
 #[cfg(test)]

@@ -5,10 +5,14 @@
 
 use std::path::{Component, Path, PathBuf};
 
+use super::fs::{RECORD_LIMIT, read_text_within, resolve};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Folders of a home where things of many origins lie.
-const SHARED: &[&str] = &["", "Desktop", "Documents", "Downloads"];
+/// Folders of a home where things of many origins lie, in small letters; those of other languages are in `user-dirs.dirs`.
+const SHARED: &[&str] = &[
+    "desktop", "documents", "downloads", "music", "pictures", "public", "templates", "videos", "dropbox", "google drive",
+    "nextcloud", "onedrive", "owncloud",
+];
 
 /// The folders that files may be named in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -124,9 +128,26 @@ impl Fence {
 
 /// Whether a folder, by its real path, is one where things of many origins lie, or has such a folder in it.
 pub fn is_shared(folder: &Path, home: &Path) -> bool {
-    let home = fs_err::canonicalize(home).unwrap_or_else(|_| home.to_owned());
+    let home = resolve(home).ok().flatten().unwrap_or_else(|| home.to_owned());
     let is_temporary = ["/tmp", "/var/tmp", "/dev/shm"].iter().any(|shared| folder == Path::new(shared));
-    is_temporary || home.starts_with(folder) || SHARED.iter().any(|name| folder == home.join(name))
+    let name = folder.strip_prefix(&home).ok().and_then(Path::to_str).map(str::to_lowercase);
+    is_temporary
+        || home.starts_with(folder)
+        || name.is_some_and(|name| SHARED.contains(&name.as_str()))
+        || user_dirs(&home).iter().any(|shared| folder == shared)
+}
+
+/// The folders of the user's desktop, such as `Téléchargements` (xdg-user-dirs, `user-dirs.dirs`).
+fn user_dirs(home: &Path) -> Vec<PathBuf> {
+    let text = read_text_within(&home.join(".config/user-dirs.dirs"), RECORD_LIMIT).unwrap_or_default();
+    let values = text.lines().filter(|line| line.starts_with("XDG_")).filter_map(|line| line.split_once('='));
+    let named = values.map(|(_, value)| value.trim().trim_matches('"'));
+    named
+        .filter_map(|value| match value.strip_prefix("$HOME/") {
+            Some(below) => Some(home.join(below.trim_end_matches('/'))),
+            None => Some(PathBuf::from(value)).filter(|path| path.is_absolute()),
+        })
+        .collect()
 }
 
 fn parent(file: &Path) -> PathBuf {
@@ -134,7 +155,11 @@ fn parent(file: &Path) -> PathBuf {
 }
 
 fn real(path: &Path) -> Result<PathBuf, Outside> {
-    fs_err::canonicalize(path).map_err(unread)
+    match resolve(path) {
+        Ok(Some(path)) => Ok(path),
+        Ok(None) => Err(unread(format!("{}: there is no such file or folder", path.display()))),
+        Err(error) => Err(unread(error)),
+    }
 }
 
 fn unread(why: impl std::fmt::Display) -> Outside {
@@ -147,9 +172,10 @@ fn real_folder(path: &Path) -> Result<PathBuf> {
             .because(cause)
             .hint("--allow-path takes an existing folder")
     };
-    match fs_err::canonicalize(path) {
-        Ok(path) if path.is_dir() => Ok(path),
-        Ok(_) => Err(wrong("it is not a folder")),
+    match resolve(path) {
+        Ok(Some(path)) if path.is_dir() => Ok(path),
+        Ok(Some(_)) => Err(wrong("it is not a folder")),
+        Ok(None) => Err(wrong("there is no such folder")),
         Err(error) => Err(wrong(&error.to_string())),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io::{Error, ErrorKind, Read as _, Result, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::human;
 
@@ -10,6 +10,21 @@ use super::human;
 pub const RECORD_LIMIT: u64 = 1 << 20;
 /// The maximum size of a file that grows, such as a journal, a snapshot or a certificate bundle, in bytes.
 pub const HISTORY_LIMIT: u64 = 64 << 20;
+
+/// The path with all links followed; `None` if nothing is there.
+///
+/// The only way to ask where a path leads: whoever takes any failure for "as it is written" can be led astray, since the
+/// system opens paths that it cannot spell out (a name of more than 4096 bytes, by links).
+///
+/// # Errors
+/// If the path cannot be followed for another reason.
+pub fn resolve(path: &Path) -> Result<Option<PathBuf>> {
+    match fs_err::canonicalize(path) {
+        Ok(path) => Ok(Some(path)),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
 
 /// Opens a regular file for reading. It never blocks on a pipe or reads a device.
 ///

@@ -19,12 +19,10 @@ pub use self::walk::{classified, unclassified};
 use super::Loaded;
 use super::place::is_within;
 use super::validate::Lookup;
-use crate::error::Result;
+use crate::error::{Doing as _, ErrorKind, Result};
 use crate::util::digest;
+use crate::util::fs::resolve;
 use crate::util::text::printable_line;
-
-/// The most characters of what is asked: nobody reads more, and what is left out is counted.
-const MOST_SHOWN: usize = 4000;
 
 /// What kind of thing is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -76,29 +74,21 @@ pub struct Ask {
 impl Ask {
     /// Creates one; `content` is what must stay the same for an answer to hold.
     pub fn new(class: Class, place: &str, what: &str, before_plan: bool, content: &impl Serialize) -> Self {
-        let what = one_line(what, MOST_SHOWN);
+        let what = one_line(what);
         let digest = digest::whole_of_json(&(class, content));
         Self { class, place: place.to_owned(), what, before_plan, digest }
     }
 }
 
-/// The text as one line, in letters that can be seen; of a long one the beginning and the end, so that nothing hides there.
-fn one_line(text: &str, most: usize) -> String {
-    let text: String = printable_line(text)
+/// The text as one line, in letters that can be seen, and whole: nothing hides behind a cut.
+fn one_line(text: &str) -> String {
+    printable_line(text)
         .chars()
         .map(|letter| match is_unseen(letter) {
             true => format!("\\u{{{:x}}}", u32::from(letter)),
             false => letter.to_string(),
         })
-        .collect();
-    let letters: Vec<char> = text.chars().collect();
-    if letters.len() <= most {
-        return text;
-    }
-    let (begin, end) = (most * 2 / 3, most / 3);
-    let of = |letters: &[char]| letters.iter().collect::<String>();
-    let left_out = letters.len() - begin - end;
-    format!("{}… ({left_out} more characters) …{}", of(&letters[..begin]), of(&letters[letters.len() - end..]))
+        .collect()
 }
 
 /// Whether a letter takes no room, or changes the order of others.
@@ -138,7 +128,7 @@ pub struct Home<'a> {
 pub fn asks(loaded: &Loaded, home: Home<'_>, lookup: Lookup<'_>) -> Result<Vec<Ask>> {
     let spec = &loaded.spec;
     let factory = lookup(spec.provider.name())?;
-    let reader = Reader { home, capability: factory.capability(), spec };
+    let reader = Reader { home, factory, spec };
     let mut asks = Vec::new();
     let core = serde_json::to_value(spec).unwrap_or_default();
     for (schema, value, path) in [
@@ -169,25 +159,49 @@ pub fn asks(loaded: &Loaded, home: Home<'_>, lookup: Lookup<'_>) -> Result<Vec<A
 }
 
 /// Makes the paths of the reader's logins and keys absolute, from the spec's folder: later commands read them again,
-/// possibly from another folder, and programs are started in none of the reader's.
-pub fn with_whole_paths(loaded: &mut Loaded, folder: &Path, lookup: Lookup<'_>) {
-    let Ok(factory) = lookup(loaded.spec.provider.name()) else { return };
-    let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
-    let whole = |schema: &Value, entries: &mut Map<String, Value>| {
+/// possibly from another folder, and programs are started in none of the reader's. A file is judged and opened by one path.
+///
+/// # Errors
+/// If the working folder cannot be found.
+pub fn with_whole_paths(loaded: &mut Loaded, home: &Path, folder: &Path, lookup: Lookup<'_>) -> Result<()> {
+    let Ok(factory) = lookup(loaded.spec.provider.name()) else { return Ok(()) };
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let folder = std::path::absolute(folder).doing(ErrorKind::Usage, || format!("find {}", folder.display()))?;
+    let whole = |schema: &Value, entries: &mut Map<String, Value>| -> Result<()> {
         for found in walk::found(schema, &Value::Object(entries.clone()), "") {
-            let is_path = matches!(found.rule, Rule::Special { rule: Special::Login | Special::Key });
-            let Some(file) = found.value.as_str().filter(|file| is_path && !file.is_empty()) else { continue };
-            let is_of_home = file == "~" || file.starts_with("~/");
-            if let Some(value) = entries.get_mut(&found.path).filter(|_| !is_of_home) {
-                *value = Value::String(folder.join(file).display().to_string());
+            let Some(file) = found.value.as_str().filter(|file| !file.is_empty()) else { continue };
+            let file = match found.rule {
+                Rule::Special { rule: Special::Login } => whole_path(home, &folder, file)?,
+                // `ssh` finds the home by itself.
+                Rule::Special { rule: Special::Key } if !file.starts_with('~') => folder.join(file),
+                _ => continue,
+            };
+            if let Some(value) = entries.get_mut(&found.path) {
+                *value = Value::String(file.display().to_string());
             }
         }
+        Ok(())
     };
     if let super::ProviderChoice::Full { settings, .. } = &mut loaded.spec.provider {
-        whole(&factory.settings_schema().to_value(), settings);
+        whole(&factory.settings_schema().to_value(), settings)?;
     }
     let schema = factory.host_schema().to_value();
-    loaded.spec.hosts.iter_mut().filter_map(Value::as_object_mut).for_each(|host| whole(&schema, host));
+    loaded.spec.hosts.iter_mut().filter_map(Value::as_object_mut).try_for_each(|host| whole(&schema, host))
+}
+
+/// The path of a file that a spec in this folder names, in its real folder; `~` is the home. The file itself may be a link,
+/// beside which paths in it are found.
+fn whole_path(home: &Path, folder: &Path, file: &str) -> Result<PathBuf> {
+    let path = match file.strip_prefix('~') {
+        Some("") => home.to_owned(),
+        // `~//x` is in the home too.
+        Some(rest) if rest.starts_with('/') => home.join(rest.trim_start_matches('/')),
+        _ => folder.join(file),
+    };
+    let (Some(above), Some(name)) = (path.parent(), path.file_name()) else { return Ok(path) };
+    let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
+    let found = resolve(above).doing(ErrorKind::Spec, || format!("find {}", path.display()))?;
+    Ok(found.map_or_else(|| path.clone(), |above| above.join(name)))
 }
 
 /// Joins those of one class that belong to one entry: commands of one data set, packages and commands of `setup`.

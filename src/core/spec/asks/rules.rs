@@ -6,17 +6,16 @@ use std::path::{Component, Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::walk::{Found, On, Rule, Says, Special};
-use super::{Ask, Class, Home};
+use super::{Ask, Class, Home, whole_path};
 use crate::error::{Doing as _, ErrorKind, Result};
-use crate::provider::Capability;
+use crate::provider::{Capability, Factory};
 use crate::spec::Spec;
 use crate::spec::compose::{Beyond, beyond};
 use crate::spec::mounts::sensitive;
 use crate::spec::variables::is_ordinary;
-use crate::spec::yaml::documents;
 use crate::util::digest;
 use crate::util::fence::is_shared;
-use crate::util::fs::{RECORD_LIMIT, read_within};
+use crate::util::fs::{RECORD_LIMIT, read_within, resolve};
 
 /// The largest program or script whose content is part of an answer, in bytes.
 const MOST_OF_A_PROGRAM: u64 = 64 << 20;
@@ -24,7 +23,7 @@ const MOST_OF_A_PROGRAM: u64 = 64 << 20;
 /// A reader and the spec.
 pub(super) struct Reader<'a> {
     pub(super) home: Home<'a>,
-    pub(super) capability: Capability,
+    pub(super) factory: &'a dyn Factory,
     pub(super) spec: &'a Spec,
 }
 
@@ -37,7 +36,7 @@ impl Reader<'_> {
             Rule::Flag { .. } => {}
             Rule::Special { rule } => match rule {
                 Special::Compose | Special::Key => {}
-                Special::Files => asks.extend(self.files(path, value)),
+                Special::Files => asks.extend(self.files(path, value)?),
                 Special::Git => asks.extend(git(path, value)),
                 Special::Environment => self.environment(path, value, asks),
                 Special::Login => asks.extend(self.login(path, value)?),
@@ -51,10 +50,11 @@ impl Reader<'_> {
     }
 
     fn is_on(&self, on: On) -> bool {
+        let Capability { is_here, hosts_vanish, .. } = self.factory.capability();
         match on {
             On::All => true,
-            On::Here => self.capability.is_here || self.spec.hosts.iter().any(is_loopback),
-            On::Outliving => !self.capability.hosts_vanish,
+            On::Here => is_here || self.spec.hosts.iter().any(is_loopback),
+            On::Outliving => !hosts_vanish,
         }
     }
 
@@ -90,12 +90,14 @@ impl Reader<'_> {
     }
 
     /// Files that are sent: ordinary in a folder of the spec's own, unless they are hidden.
-    fn files(&self, path: &str, value: &Value) -> Option<Ask> {
-        let named = value.as_str()?;
-        let folder = real(if self.home.folder.as_os_str().is_empty() { Path::new(".") } else { self.home.folder });
-        let source = real(&folder.join(named));
-        if self.home.allowed.iter().any(|allowed| source.starts_with(real(allowed))) {
-            return None;
+    fn files(&self, path: &str, value: &Value) -> Result<Option<Ask>> {
+        let Some(named) = value.as_str() else { return Ok(None) };
+        let folder = real(if self.home.folder.as_os_str().is_empty() { Path::new(".") } else { self.home.folder })?;
+        let source = real(&folder.join(named))?;
+        for allowed in self.home.allowed {
+            if source.starts_with(real(allowed)?) {
+                return Ok(None);
+            }
         }
         let is_folder = source.is_dir();
         let is_hidden = source
@@ -107,13 +109,14 @@ impl Reader<'_> {
             "all that lies in"
         } else if is_hidden {
             "the hidden"
-        } else if !is_folder && source.parent().is_some_and(|parent| real(self.home.home) == parent) {
-            "of your home folder,"
+        } else if is_shared(&folder, self.home.home) {
+            // The spec itself lies where things of many origins lie: saved from a browser, say.
+            "beside the spec, in a folder of many things,"
         } else {
-            return None;
+            return Ok(None);
         };
         let what = format!("{why} {}", source.display());
-        Some(Ask::new(Class::Sends, path, &what, true, &source.display().to_string()))
+        Ok(Some(Ask::new(Class::Sends, path, &what, true, &source.display().to_string())))
     }
 
     /// Variables of nodes on the reader's own machine.
@@ -132,24 +135,19 @@ impl Reader<'_> {
     /// A file that says who the reader is, and to whom: one of the reader's own asks nothing.
     fn login(&self, path: &str, value: &Value) -> Result<Option<Ask>> {
         let Some(named) = value.as_str().filter(|named| !named.is_empty()) else { return Ok(None) };
-        let file = real(&match named.strip_prefix("~/") {
-            Some(rest) => self.home.home.join(rest),
-            None => self.home.folder.join(named),
-        });
-        if file.starts_with(real(&self.home.home.join(".kube"))) && !self.home.home.as_os_str().is_empty() {
+        let file = whole_path(self.home.home, self.home.folder, named)?;
+        let own = self.home.home.join(".kube");
+        // And not by a link from another folder, which relative paths in it would be relative to.
+        let is_own = file.starts_with(&own) && file.is_file() && real(&file)?.starts_with(real(&own)?);
+        if is_own && !self.home.home.as_os_str().is_empty() {
             return Ok(None);
         }
-        let bytes = match read_within(&file, RECORD_LIMIT) {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
-            Err(error) => return Err(error).doing(ErrorKind::Spec, || format!("read {}", file.display())),
-        };
-        let (named, programs) = match bytes.is_empty() {
-            true => ("it is empty, or not there yet".to_owned(), Vec::new()),
-            false => login_of(&bytes, file.parent().unwrap_or(Path::new("/"))),
-        };
-        let what = format!("what {} says, to log in: {named}", file.display());
-        let content = (file.display().to_string(), digest::whole(&bytes), programs);
+        // As the provider reads it: another reader of YAML would see other things in it.
+        let read = self.factory.login_file(&file)?;
+        let what = format!("what {} says, to log in: {}", file.display(), read.says.join(", "));
+        let bytes = read_within(&file, RECORD_LIMIT).unwrap_or_default();
+        let programs: Vec<(String, String)> = read.programs.iter().filter_map(|program| content_of(program)).collect();
+        let content = (file.display().to_string(), digest::whole(&bytes), read.says, programs);
         Ok(Some(Ask::new(Class::Runs, path, &what, true, &content)))
     }
 
@@ -168,21 +166,6 @@ fn store(path: &str, value: &Value) -> Option<Ask> {
     is_set(value).then(|| Ask::new(Class::Sends, path, &what, false, &(file, profile, endpoint)))
 }
 
-/// What a kubeconfig names, in words: servers, programs and files; and the content of those programs and files, by their
-/// paths, so that an answer does not hold for others in their place.
-fn login_of(bytes: &[u8], folder: &Path) -> (String, Vec<(String, String)>) {
-    let (mut words, mut files) = (Vec::new(), Vec::new());
-    match documents(bytes) {
-        Some(documents) => documents.iter().for_each(|one| named_in(one, folder, &mut words, &mut files)),
-        None => words.push("it cannot be understood".to_owned()),
-    }
-    words.sort();
-    words.dedup();
-    files.sort();
-    files.dedup();
-    (words.join(", "), files)
-}
-
 /// A file that exists, with a digest of its content.
 fn content_of(path: &Path) -> Option<(String, String)> {
     let content = match read_within(path, MOST_OF_A_PROGRAM) {
@@ -191,43 +174,6 @@ fn content_of(path: &Path) -> Option<(String, String)> {
         Err(_) => return None,
     };
     Some((path.display().to_string(), content))
-}
-
-fn named_in(value: &Value, folder: &Path, words: &mut Vec<String>, files: &mut Vec<(String, String)>) {
-    match value {
-        Value::Object(entries) => {
-            for (key, value) in entries {
-                match (key.as_str(), value) {
-                    ("command" | "cmd-path", Value::String(program)) => {
-                        words.push(format!("it runs {program}"));
-                        if program.contains('/') {
-                            files.extend(content_of(&folder.join(program)));
-                        }
-                    }
-                    // A script among the arguments of an interpreter.
-                    ("args", Value::Array(arguments)) => {
-                        words.push(format!("with the arguments {}", self::words(value)));
-                        let named = arguments.iter().filter_map(Value::as_str);
-                        files.extend(named.filter_map(|name| content_of(&folder.join(name))));
-                    }
-                    ("env", Value::Array(variables)) => {
-                        let of = |one: &Value, key: &str| self::words(&one[key]);
-                        words.extend(
-                            variables.iter().map(|one| format!("with {}={}", of(one, "name"), of(one, "value"))),
-                        );
-                    }
-                    ("tokenFile" | "client-key" | "client-certificate", Value::String(file)) => {
-                        words.push(format!("it sends {file}"));
-                    }
-                    ("proxy-url", Value::String(proxy)) => words.push(format!("by the proxy {proxy}")),
-                    ("server", Value::String(server)) => words.push(format!("the server {server}")),
-                    _ => named_in(value, folder, words, files),
-                }
-            }
-        }
-        Value::Array(items) => items.iter().for_each(|item| named_in(item, folder, words, files)),
-        _ => {}
-    }
 }
 
 /// The server of a repository is asked with the reader's own git, and so with its logins.
@@ -309,9 +255,10 @@ fn old_form(text: &str) -> Option<Ipv4Addr> {
     Some(Ipv4Addr::from(high | last))
 }
 
-/// The path with its links followed, as far as it exists.
-fn real(path: &Path) -> PathBuf {
-    fs_err::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+/// The path with its links followed, or as it is where nothing is there.
+fn real(path: &Path) -> Result<PathBuf> {
+    let found = resolve(path).doing(ErrorKind::Spec, || format!("find {}", path.display()))?;
+    Ok(found.unwrap_or_else(|| path.to_owned()))
 }
 
 fn is_set(value: &Value) -> bool {
