@@ -383,11 +383,11 @@ fn a_path_that_cannot_be_followed_is_not_the_one_that_it_seems_to_be() {
     let server = Server::start();
     let marker = env.root().join("marker");
     std::fs::create_dir_all(env.home().join(".kube")).unwrap();
-    // Twenty folders of 200 letters, by two steps, since no path may be so long at once.
-    let deep = vec!["a".repeat(200); 10].join("/");
+    // More than 20 folders of 200 letters, by two steps, since no path may be so long at once.
+    let deep = vec!["a".repeat(200); 11].join("/");
     std::fs::create_dir_all(env.work().join(&deep)).unwrap();
     std::os::unix::fs::symlink(&deep, env.work().join("s1")).unwrap();
-    let rest = vec!["b".repeat(200); 10].join("/");
+    let rest = vec!["b".repeat(200); 11].join("/");
     let made = std::process::Command::new("sh")
         .args(["-c", &format!("cd s1 && mkdir -p {rest} && ln -s {rest} s2 && cat >s2/kc.yaml")])
         .current_dir(env.work())
