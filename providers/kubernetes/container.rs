@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use super::config::PodSettings;
 use super::names::TOKEN_KEY;
 use crate::provider::platform::{ClusterRequest, DATA, NodeGroup};
+use crate::util::proxy::past_proxy;
 
 /// The memory of a pod of which the spec says nothing.
 const USUAL_MEMORY: u64 = 4 << 30;
@@ -28,21 +29,32 @@ pub(super) fn start_parameters(group: &NodeGroup, is_head: bool) -> BTreeMap<&'s
     if let Some(bytes) = group.object_store_memory {
         start.insert("object-store-memory", bytes.to_string());
     }
+    // The operator derives it from the pod's limits only where it can read `resources`, and not for every name of a GPU.
+    if group.gpus > 0 {
+        start.insert("num-gpus", group.gpus.to_string());
+    }
     if !group.resources.is_empty() {
-        // It is pasted into a shell's command line, between double quotes of its own.
         // Ray's autoscaler takes whole numbers only (ray 2.60.0, `_get_custom_resources`), and not as `2.0`.
         let amount = |amount: f64| if amount.fract() == 0.0 { json!(amount as i64) } else { json!(amount) };
         let amounts: Map<String, Value> =
             group.resources.iter().map(|(name, of)| (name.clone(), amount(*of))).collect();
-        let text = Value::Object(amounts).to_string().replace('\\', r"\\").replace('"', "\\\"");
-        start.insert("resources", format!("\"{text}\""));
+        // Three read it: a shell, as a word of its command line; the operator, which takes quotes away at both ends (KubeRay
+        // 1.6.2, `getResourcesMap`); and Ray's autoscaler, which takes the first and the last letter away, and every backslash.
+        start.insert("resources", format!("'{}'", Value::Object(amounts)));
     }
     start
 }
 
+/// Whether a name of a custom resource arrives as it is at all three that read it; see [`start_parameters`].
+pub(super) fn is_plain(resource: &str) -> bool {
+    !resource.contains(['\'', '"', '\\'])
+}
+
 /// The environment of a pod: the token comes from the Secret.
 pub(super) fn environment(name: &str, cluster: &ClusterRequest) -> Vec<Value> {
-    let own = cluster.environment.iter().map(|(name, value)| json!({ "name": name, "value": value }));
+    let mut own = cluster.environment.clone();
+    past_proxy(&mut own, &[format!("{name}-head-svc"), ".svc".to_owned(), ".cluster.local".to_owned()]);
+    let own = own.iter().map(|(name, value)| json!({ "name": name, "value": value }));
     // For the graphs of Ray's dashboard.
     let prometheus =
         cluster.prometheus.iter().map(|one| json!({ "name": "RAY_PROMETHEUS_HOST", "value": one.address }));

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::config::{HEAD, ServiceType, Settings};
-use super::container::{environment, mounts, placement, resources, start_parameters};
+use super::container::{environment, is_plain, mounts, placement, resources, start_parameters};
 use super::monitoring::peer;
 use super::names::{Kind, PODS, TOKEN_KEY, annotations, labels, object_name};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
@@ -179,6 +179,12 @@ impl Renderer {
             return Err(Error::new(ErrorKind::Spec, "read the settings of the provider `kubernetes`")
                 .because(format!("`groups.{unknown}`: the spec has no group of workers of that name"))
                 .hint(format!("there are: {}", known.join(", "))));
+        }
+        for group in &cluster.workers {
+            if let Some(resource) = group.resources.keys().find(|resource| !is_plain(resource)) {
+                return Err(Error::new(ErrorKind::Spec, format!("render the group {}", group.name))
+                    .because(format!("`resources.{resource}`: KubeRay takes no name with a quote or a backslash")));
+            }
         }
         if cluster.scales() {
             for group in &cluster.workers {

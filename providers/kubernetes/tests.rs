@@ -58,8 +58,13 @@ fn the_spec_becomes_a_raycluster_that_is_closed() {
     assert_eq!(object["spec"]["enableInTreeAutoscaling"], true);
     let limits = &groups[0]["template"]["spec"]["containers"][0]["resources"]["limits"];
     assert_eq!(*limits, json!({ "cpu": "4", "memory": (16_u64 << 30).to_string(), "nvidia.com/gpu": "1" }));
-    // As `ray start --resources="{\"fast\":2}"` has it: whole, since Ray's autoscaler takes nothing else.
-    assert_eq!(groups[0]["rayStartParams"]["resources"], "\"{\\\"fast\\\":2}\"");
+    // As `ray start --resources='{"fast":2}'` has it: whole, since Ray's autoscaler takes nothing else.
+    let start = &groups[0]["rayStartParams"];
+    assert_eq!((&start["resources"], &start["num-gpus"]), (&json!("'{\"fast\":2}'"), &json!("1")));
+    // The operator reads it so: it takes quotes away at both ends.
+    let text = start["resources"].as_str().unwrap().trim_matches(['\'', '"', '`', ' ']);
+    assert_eq!(serde_json::from_str::<Value>(text).unwrap(), json!({ "fast": 2 }));
+    assert!(groups[1]["rayStartParams"]["num-gpus"].is_null());
     for template in [&head["template"]["spec"], &groups[0]["template"]["spec"]] {
         assert_eq!(template["securityContext"]["runAsNonRoot"], true);
         let container = &template["containers"][0];
@@ -73,6 +78,21 @@ fn the_spec_becomes_a_raycluster_that_is_closed() {
     let object = ray_cluster(&json!({}), &fixed);
     assert_eq!(object["spec"]["headGroupSpec"]["template"]["spec"]["automountServiceAccountToken"], false);
     assert!(ray_cluster(&json!({}), &smallest())["spec"]["workerGroupSpecs"].as_array().unwrap().is_empty());
+}
+
+#[test]
+fn names_of_resources_are_read_alike_by_all_who_read_them() {
+    let named = |name: &str| {
+        let resources = BTreeMap::from([(name.to_owned(), 1.0)]);
+        let cluster = ClusterRequest { workers: vec![NodeGroup { resources, ..group("a", 1) }], ..smallest() };
+        renderer(&json!({})).requests(&scope(), &cluster)
+    };
+    for name in ["NVIDIA-A100-SXM4-80GB", "full worker", "$x", "größe"] {
+        assert!(named(name).is_ok(), "{name}");
+    }
+    for name in ["it's", "a\"b", "a\\b"] {
+        assert!(named(name).unwrap_err().to_string().contains("render the group a"), "{name}");
+    }
 }
 
 #[test]

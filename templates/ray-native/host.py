@@ -178,6 +178,7 @@ class Node:
             # Jobs use the cluster's object store: another's keys or address would come before its file.
             environment = {name: value for name, value in environment.items() if not name.startswith("AWS_")}
         environment.update(self.launch["environment"])
+        past_proxy(environment, self.launch["argv"])
         with open(log, "ab", buffering=0) as output:
             self.child = subprocess.Popen(
                 self.launch["argv"], env=environment, cwd=self.home, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
@@ -250,6 +251,24 @@ def poll_all(home, nodes):
         # None was missed, since all orphans came to this process.
         if record and not record.over and (record.group is None or record.group.end()):
             record.finish()
+
+
+def past_proxy(environment, argv):
+    """Adds the cluster's own addresses to the exceptions of a proxy: its servers are never reached through one.
+
+    They are among the options of `ray start`: `--address 10.0.0.1:6379`, `--node-ip-address 10.0.0.2`."""
+    if not any(name.lower() in ("http_proxy", "https_proxy", "all_proxy") for name in environment):
+        return
+    known = [one.strip() for name in ("no_proxy", "NO_PROXY") for one in environment.get(name, "").split(",")]
+    places = [value for name, value in zip(argv, argv[1:]) if name in ("--address", "--node-ip-address")]
+    own = [place.rpartition(":")[0].strip("[]") if name_and_port(place) else place for place in places]
+    wanted = dict.fromkeys(one for one in [*known, "localhost", "127.0.0.1", "::1", *own] if one)
+    environment["no_proxy"] = environment["NO_PROXY"] = ",".join(wanted)
+
+
+def name_and_port(place):
+    """Whether a port follows: `10.0.0.1:6379`, `[fd00::1]:6379`, and not `fd00::1`."""
+    return place.startswith("[") or place.count(":") == 1
 
 
 def say(text):

@@ -106,7 +106,7 @@ fn what_the_spec_says_is_what_the_api_server_keeps() {
     assert_eq!(spec_of["autoscalerOptions"]["idleTimeoutSeconds"], 120);
     let gpu = &spec_of["workerGroupSpecs"][0];
     assert_eq!((&gpu["minReplicas"], &gpu["maxReplicas"]), (&json!(1), &json!(3)));
-    assert_eq!(gpu["rayStartParams"]["resources"], "\"{\\\"accelerator\\\":2}\"");
+    assert_eq!(gpu["rayStartParams"]["resources"], "'{\"accelerator\":2}'");
     let pod = &gpu["template"]["spec"];
     assert_eq!(pod["nodeSelector"]["nodepool"], "gpu-platform");
     assert_eq!(pod["tolerations"][0]["value"], "gpu-platform");

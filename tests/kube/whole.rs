@@ -16,7 +16,8 @@ use crate::support::{TestEnv, checks_pass_beside_a_job_that_holds_all_gpus, dash
 fn a_cluster_is_brought_up_changed_stopped_and_removed() {
     let _turn = turn();
     let env = TestEnv::new();
-    let gpu = json!({ "name": "gpu", "count": 1, "cpus": 1, "gpus": 1 });
+    // Named after its model, as in KubeRay's own guide.
+    let gpu = json!({ "name": "gpu", "count": 1, "cpus": 1, "gpus": 1, "resources": { "NVIDIA-A100-SXM4-80GB": 1 } });
     let cpu = json!({ "name": "cpu", "min": 0, "max": 2, "cpus": 1, "resources": { "fast": 2 } });
     let settings = testbed::settings("ada", &json!({}));
     let spec = testbed::spec(&env, "demo", &settings, &json!([gpu, cpu]), &json!({}));
@@ -53,7 +54,8 @@ fn a_cluster_is_brought_up_changed_stopped_and_removed() {
     let pods = || kubectl(&["-n", "team-a", "get", "pods", "-l", "ray.io/node-type=head", "-o", "name"]);
     let head = pods();
     let more = json!({ "groups": { "gpu": { "labels": { "changed": "yes" } } } });
-    let gpu = json!({ "name": "gpu", "count": 1, "cpus": 1, "gpus": 1 });
+    // Named after its model, as in KubeRay's own guide.
+    let gpu = json!({ "name": "gpu", "count": 1, "cpus": 1, "gpus": 1, "resources": { "NVIDIA-A100-SXM4-80GB": 1 } });
     let cpu = json!({ "name": "cpu", "min": 0, "max": 2, "cpus": 1, "resources": { "fast": 2 } });
     let spec = testbed::spec(&env, "demo", &testbed::settings("ada", &more), &json!([gpu, cpu]), &json!({}));
     let plan = env.run(&["plan", &spec]).exits(0).prints("1 worker of the group gpu");

@@ -276,6 +276,7 @@ fn instances_that_lists_show_late_are_launched_once() {
 fn gc_finds_what_a_lost_machine_left() {
     let site = Site::prompt();
     let spec = site.spec(2, "file_systems: [{ name: data, create: true }]");
+    site.env.accept(&spec);
     site.up_to_ssh(&spec);
     assert_eq!(site.counts(), [2, 1, 1, 1]);
     std::fs::remove_dir_all(site.env.home().join(".local/state/gpucl/clusters/demo")).unwrap();

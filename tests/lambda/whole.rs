@@ -80,6 +80,7 @@ fn with_files(env: &TestEnv) {
     let spec = spec.replace("  max_price: 2\n", "  max_price: 2\n  file_systems: [{name: sets, create: true}]\n");
     assert!(spec.contains("file_systems"), "{spec}");
     env.write("cluster.yaml", &format!("{spec}mounts: [{{file_system: sets, at: /sets}}]\n"));
+    env.accept("cluster.yaml");
 }
 
 fn whole(name: &str, hosts: usize, image: &str) {

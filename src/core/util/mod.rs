@@ -14,6 +14,7 @@ pub mod lines;
 pub mod near;
 pub mod ports;
 pub mod process;
+pub mod proxy;
 pub mod random;
 pub mod runtime_dir;
 pub mod text;

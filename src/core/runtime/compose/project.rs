@@ -296,7 +296,7 @@ impl Project<'_> {
         Ok(json!({
             "image": image(&self.images.jupyter, self.images),
             "container": self.container("jupyter"),
-            "environment": pairs(environment),
+            "environment": pairs(self.cluster.past_proxy(environment.into_iter().collect())),
             "workspace": workspace.unwrap_or("workspace"),
             "workspace_type": if workspace.is_some() { "bind" } else { "volume" },
             "listen_host": if self.cluster.bridge { "0.0.0.0" } else { "127.0.0.1" },

@@ -1,5 +1,7 @@
 //! The variables of a project's templates.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use super::images::HostImages;
@@ -13,6 +15,7 @@ use crate::ray::NAME_LABEL;
 use crate::runtime::native::resource_of;
 use crate::spec::{NodeRole, NodeSpec, ObjectStoreSpec};
 use crate::state::HostPorts;
+use crate::util::proxy::{host_of, past_proxy};
 
 /// The port of the GCS in the containers' bridge network.
 const GCS: u16 = 6379;
@@ -280,7 +283,24 @@ impl<'a> Cluster<'a> {
             fixed.push(("DASHBOARD_METRIC_PORT", dashboard.to_string()));
         }
         all.extend(fixed.into_iter().map(|(name, value)| (name.to_owned(), value)));
-        all
+        self.past_proxy(all)
+    }
+
+    /// The variables, by which a proxy of the spec is not asked for the cluster's own servers.
+    pub(super) fn past_proxy(&self, environment: Vec<(String, String)>) -> Vec<(String, String)> {
+        let at = &self.at;
+        let own_store = self.store.as_ref().is_none_or(|store| store.external.is_none());
+        let servers = [&at.gcs, &at.dashboard, &at.prometheus, &at.grafana, &at.jupyter].into_iter();
+        let servers = servers.chain(own_store.then_some(&at.store)).map(|address| host_of(address));
+        let hosts: Vec<String> = match self.bridge {
+            true => servers.collect(),
+            false => self.request.hosts.iter().map(|host| host.address.clone()).collect(),
+        };
+        let order: Vec<String> = environment.iter().map(|(name, _)| name.clone()).collect();
+        let mut all: BTreeMap<String, String> = environment.into_iter().collect();
+        past_proxy(&mut all, &hosts);
+        let known = order.into_iter().filter_map(|name| all.remove_entry(&name)).collect::<Vec<_>>();
+        known.into_iter().chain(all).collect()
     }
 
     /// Grafana's URL for the user's browser.
