@@ -29,6 +29,7 @@ use async_trait::async_trait;
 use serde_json::Value;
 
 use crate::error::Result;
+use crate::host::SshTarget;
 use crate::name::{Key, Owner, Scope, Tag};
 use crate::provider::{
     Acquired, Capability, Context, Factory, FieldError, HostPlace, HostRequest, Login, Manifest, ObservedResource,
@@ -146,6 +147,16 @@ impl Provider for Chameleon {
 
     async fn release(&self, _scope: &Scope, resource: &ObservedResource) -> Result<()> {
         resources::release(&self.cloud, resource).await
+    }
+
+    fn reached(&self, place: HostPlace) -> HostPlace {
+        match place {
+            HostPlace::Ssh { target, site } => {
+                let user = Some(self.cloud.settings.user().to_owned());
+                HostPlace::Ssh { target: SshTarget { user, ..target }, site }
+            }
+            here => here,
+        }
     }
 
     async fn place(&self, tag: &Tag, id: &str) -> Result<HostPlace> {

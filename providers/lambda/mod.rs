@@ -23,6 +23,7 @@ use async_trait::async_trait;
 use serde_json::Value;
 
 use crate::error::Result;
+use crate::host::SshTarget;
 use crate::name::{Key, Owner, Scope, Tag};
 use crate::provider::{
     Acquired, Capability, Context, Factory, FieldError, HostPlace, HostRequest, Login, Manifest, ObservedResource,
@@ -160,6 +161,17 @@ impl Provider for Lambda {
 
     async fn release(&self, _scope: &Scope, resource: &ObservedResource) -> Result<()> {
         resources::release(&self.cloud, resource).await
+    }
+
+    fn reached(&self, place: HostPlace) -> HostPlace {
+        match place {
+            HostPlace::Ssh { target, site } => {
+                let settings = &self.cloud.settings;
+                let (user, port) = (settings.user().map(str::to_owned), settings.ssh_port);
+                HostPlace::Ssh { target: SshTarget { user, port, ..target }, site }
+            }
+            here => here,
+        }
     }
 
     async fn place(&self, tag: &Tag, id: &str) -> Result<HostPlace> {

@@ -143,11 +143,13 @@ impl Target {
     }
 }
 
-/// Refuses to choose a cluster by the `cluster.yaml` of a folder if it was brought up from another file: a stranger's
+/// Refuses to choose a cluster by the `cluster.yaml` of a folder if it was brought up from another one: a stranger's
 /// folder does not decide which of the user's clusters is meant.
 fn refuse_another(app: &App, name: &ClusterName, file: &Path) -> Result<()> {
     let Some(known) = cluster::status(&app.paths, name)? else { return Ok(()) };
-    let is_it = |before: &String| resolve(file).is_ok_and(|file| file.as_deref() == Some(Path::new(before)));
+    // Another file of the same folder is of the same origin.
+    let folder = resolve(file).ok().flatten().and_then(|file| file.parent().map(Path::to_owned));
+    let is_it = |before: &String| folder.is_some() && folder.as_deref() == Path::new(before).parent();
     if known.state.spec_path.as_ref().is_some_and(is_it) {
         return Ok(());
     }

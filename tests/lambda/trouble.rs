@@ -285,6 +285,32 @@ fn gc_finds_what_a_lost_machine_left() {
     site.others_are_untouched();
 }
 
+/// A host costs money, and may be the last of its kind: nobody gives it back to correct how it is reached.
+#[test]
+fn a_corrected_login_is_used_for_hosts_that_are_there() {
+    let site = Site::prompt();
+    let spec = site.spec(1, "user: root\nssh_port: 2222");
+    site.up_to_ssh(&spec);
+    let of = || site.ours().alive().next().unwrap().id.clone();
+    let before = of();
+    let config = || {
+        let folder = site.env.paths().cluster(&"demo".parse().unwrap());
+        let files = std::fs::read_dir(folder).unwrap().flatten().map(|entry| entry.path());
+        files.filter_map(|file| std::fs::read_to_string(file).ok()).collect::<String>()
+    };
+    assert!(config().contains("\"port\":2222"), "{}", config());
+    let spec = site.spec(1, "user: admin");
+    let says = "host-0: reached as admin at port 22, as the spec says now; before: root at port 2222";
+    let plan = site.run(&["plan", &spec]).exits(0);
+    assert!(format!("{}{}", plan.stdout, plan.stderr).contains(says), "{plan:?}");
+    site.up_to_ssh(&spec);
+    assert!(config().contains("\"user\":\"admin\""), "{}", config());
+    let again = site.run(&["plan", &spec]).exits(0);
+    assert!(!format!("{}{}", again.stdout, again.stderr).contains("as the spec says now"), "{again:?}");
+    assert_eq!(before, of(), "the host is the same");
+    site.down();
+}
+
 /// Everybody in the account can give a machine another name; what was written at its launch stays.
 #[test]
 fn a_foreign_instance_renamed_to_our_name_is_left_alone() {

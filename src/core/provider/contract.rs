@@ -418,6 +418,12 @@ pub trait Provider: Send + Sync {
     /// - May be dropped at any await point; `observe` still shows what is unfinished, and the next call finishes it.
     async fn release(&self, scope: &Scope, resource: &ObservedResource) -> Result<()>;
 
+    /// A recorded place with what the settings say of the way to it: user, port, key. They may have been corrected since.
+    /// Pure.
+    fn reached(&self, place: HostPlace) -> HostPlace {
+        place
+    }
+
     /// How to run commands on an acquired, usable host; fails if it does not exist.
     async fn place(&self, tag: &Tag, id: &str) -> Result<HostPlace>;
 

@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::expected::project_of;
 use super::world::{ProjectWorld, Purpose};
 use crate::engine::Ledger;
 use crate::error::{Error, ErrorKind, Result};
+use crate::host::{Account, SshTarget};
 use crate::money;
 use crate::name::Key;
 use crate::plan::Observed;
@@ -120,7 +122,7 @@ impl ProjectWorld {
         for found in observed.resources.iter().filter(|found| found.usable && is_host(&found.key)) {
             let noted = known.items.get(&found.key).is_some_and(|item| item.id.as_deref() == Some(found.id.as_str()));
             let place = match known.host(&found.key).and_then(|host| host.place.clone()).filter(|_| noted) {
-                Some(place) => Ok(place),
+                Some(place) => Ok(self.reached_now(known, &found.key, place)),
                 None => self.config.provider.place(&self.config.scope.tag(&found.key), &found.id).await,
             };
             if let Ok(place) = place {
@@ -144,6 +146,30 @@ impl ProjectWorld {
         }
         self.observations().places = places;
         Ok(keys)
+    }
+
+    /// A recorded place, reached as the spec says now.
+    fn reached_now(&self, known: &ClusterState, host: &Key, before: HostPlace) -> HostPlace {
+        let now = self.config.provider.reached(before.clone());
+        let (HostPlace::Ssh { target: was, .. }, HostPlace::Ssh { target: is, .. }) = (&before, &now) else {
+            return before;
+        };
+        if was == is {
+            return before;
+        }
+        // Processes of another user, in that user's home, would be left behind.
+        let runs = known.items.contains_key(&project_of(host)) && self.runtime().account() != Account::Root;
+        if runs && was.user != is.user {
+            self.config.events.warn(format!(
+                "{}: its nodes run as {}: `gpucl stop` first, then another user can log in",
+                host.display_name(),
+                login(was)
+            ));
+            return before;
+        }
+        let (name, is, was) = (host.display_name(), login(is), login(was));
+        self.config.events.note(format!("{name}: reached as {is}, as the spec says now; before: {was}"));
+        now
     }
 
     /// Acquires one resource and waits until it is usable.
@@ -242,6 +268,14 @@ impl ProjectWorld {
                 ledger.write(Record::Adopted { key: found.key.clone() })?;
             }
         }
+        // What the spec corrects of the way to a host is recorded, for commands that have no spec.
+        let places = self.observations().places.clone();
+        for (host, place) in places {
+            let before = known.host(&host).and_then(|host| host.place.as_ref());
+            if before.is_some_and(|before| *before != place) {
+                self.note_place(&host, &place, ledger)?;
+            }
+        }
         match end_of(observed) {
             Some(end) => self.host_keys().iter().try_for_each(|host| note_end(host, end, ledger)),
             None => Ok(()),
@@ -252,6 +286,12 @@ impl ProjectWorld {
 /// The earliest end of the observed resources.
 pub(super) fn end_of(observed: &Observed) -> Option<Timestamp> {
     observed.resources.iter().filter_map(|found| found.until).min()
+}
+
+/// Who logs in where, in words.
+fn login(target: &SshTarget) -> String {
+    let user = target.user.as_deref().unwrap_or("the user of your ssh configuration");
+    format!("{user} at port {}", target.port.unwrap_or(22))
 }
 
 /// Records when a host's reservation ends.
