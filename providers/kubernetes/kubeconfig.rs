@@ -64,7 +64,10 @@ pub(super) fn described(file: &Path) -> Result<LoginFile> {
         let files = [&login.token_file, &login.client_key, &login.client_certificate];
         says.extend(files.into_iter().flatten().map(|file| format!("it sends {file}")));
         refuse_old_login(login, &doing())?;
-        says.extend(login.auth_provider.iter().map(|provider| format!("it logs in by {}", provider.name)));
+        for provider in login.auth_provider.iter() {
+            let at = provider.config.get("idp-issuer-url").map(|url| format!(" at {url}")).unwrap_or_default();
+            says.push(format!("it logs in by {}{at}", provider.name));
+        }
         let Some(exec) = &login.exec else { continue };
         let arguments = exec.args.clone().unwrap_or_default();
         says.extend(exec.command.iter().map(|program| match arguments.is_empty() {

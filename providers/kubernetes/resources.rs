@@ -94,8 +94,10 @@ impl Kubernetes {
         let mut sent = self.sent(place, tag, request).await?;
         sent["metadata"]["uid"] = json!(before);
         keep_scale(&found, &mut sent);
+        // A trial sends no content of files, and what would become of that is known without it.
+        let tried = if dry_run { without_content(sent.clone()) } else { sent.clone() };
         let applied = |how: Apply| {
-            let sent = &sent;
+            let sent = &tried;
             async move {
                 match dry_run {
                     true => place.dry_run(kind, sent, how).await,
@@ -103,10 +105,15 @@ impl Kubernetes {
                 }
             }
         };
-        let then = match applied(Apply::Gently).await {
+        let mut then = match applied(Apply::Gently).await {
             Err(error) if is_autoscaler(&error) => applied(Apply::Force).await?,
             result => result?,
         };
+        for key in CONTENT.iter().filter(|_| dry_run) {
+            if let (Some(content), Some(tried)) = (sent.get(*key), then.get_mut(*key)) {
+                *tried = content.clone();
+            }
+        }
         Ok((found, then))
     }
 
@@ -227,6 +234,19 @@ fn is_autoscaler(error: &Error) -> bool {
     let (manager, field) = AUTOSCALER;
     let mut conflicts = error.causes().iter().flat_map(|cause| cause.split("conflict with ").skip(1)).peekable();
     conflicts.peek().is_some() && conflicts.all(|one| one.contains(manager) && one.contains(field))
+}
+
+/// The keys of a ConfigMap that hold files.
+const CONTENT: &[&str] = &["data", "binaryData"];
+
+/// An object whose files are empty, if it has any.
+pub(super) fn without_content(mut object: Value) -> Value {
+    for key in CONTENT {
+        for (_, content) in object.get_mut(*key).and_then(Value::as_object_mut).into_iter().flatten() {
+            *content = Value::String(String::new());
+        }
+    }
+    object
 }
 
 #[cfg(test)]

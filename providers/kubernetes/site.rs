@@ -7,7 +7,7 @@ use super::client::{Apply, Place, call};
 use super::names::MONITORING_GROUP;
 use super::objects::{opened, tagged};
 use super::refusal;
-use super::resources::named;
+use super::resources::{named, without_content};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Scope;
 use crate::provider::SiteFinding;
@@ -187,16 +187,6 @@ async fn missing(place: &Place, monitors: bool) -> Result<Vec<String>> {
         Ok::<_, Error>((!is_allowed).then(|| format!("{verb} {resource}{group}")))
     });
     Ok(futures_util::future::try_join_all(answers).await?.into_iter().flatten().collect())
-}
-
-/// An object whose files are empty, if it has any.
-fn without_content(mut object: Value) -> Value {
-    for key in ["data", "binaryData"] {
-        for (_, content) in object.get_mut(key).and_then(Value::as_object_mut).into_iter().flatten() {
-            *content = Value::String(String::new());
-        }
-    }
-    object
 }
 
 #[cfg(test)]

@@ -185,13 +185,38 @@ pub async fn delete(settings: &Settings, reservations: &dyn Reservations, id: &s
     close(settings, ledger)
 }
 
-/// Records the new end of a lease; does nothing if the lease is not in the journal.
+/// Records the new end of a lease: in the journal, if it is there, and for clusters on its hosts.
 pub async fn moved(settings: &Settings, id: &str, end: Timestamp) -> Result<()> {
-    let Some((_lock, ledger, key)) = known(settings, id).await? else { return Ok(()) };
-    if let Some(noted) = ledger.state().lease(&key).cloned() {
-        ledger.write(Record::Noted { key, notes: Notes::Lease(Box::new(LeaseNotes { end, ..noted })) })?;
+    if let Some((_lock, ledger, key)) = known(settings, id).await? {
+        if let Some(noted) = ledger.state().lease(&key).cloned() {
+            ledger.write(Record::Noted { key, notes: Notes::Lease(Box::new(LeaseNotes { end, ..noted })) })?;
+        }
+        close(settings, ledger)?;
     }
-    close(settings, ledger)
+    Store::names(&settings.paths)?.iter().try_for_each(|cluster| moved_for(settings, cluster, id, end))
+}
+
+/// Records the new end for the hosts of a cluster, if it uses the lease.
+fn moved_for(settings: &Settings, cluster: &ClusterName, id: &str, end: Timestamp) -> Result<()> {
+    let uses_it = |store: &Store| store.state().items.values().any(|item| item.id.as_deref() == Some(id));
+    if !Store::open(&settings.paths, cluster)?.is_some_and(|store| uses_it(&store)) {
+        return Ok(());
+    }
+    let _lock = match Lock::take(&settings.paths, cluster, "lease") {
+        Ok(lock) => lock,
+        Err(error) if error.kind() == ErrorKind::Locked => {
+            let why = "another command is changing it";
+            settings.events.warn(format!("{cluster}: {why}; its next `gpucl up` takes over the new end"));
+            return Ok(());
+        }
+        Err(error) => return Err(error),
+    };
+    let Some(store) = Store::open(&settings.paths, cluster)? else { return Ok(()) };
+    let hosts = store.state().hosts().filter(|(_, host)| host.until.is_some()).map(|(key, _)| key.clone());
+    let hosts: Vec<Key> = hosts.collect();
+    let ledger = Ledger::new(store);
+    hosts.iter().try_for_each(|host| ledger.note_host(host, |notes| notes.until = Some(end)))?;
+    ledger.compact()
 }
 
 /// Locks the journal and finds the key of the lease with this id.

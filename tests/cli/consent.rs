@@ -111,6 +111,9 @@ fn a_kubeconfig_that_is_no_file_is_refused_at_once() {
         let _ = env.run(&["plan"]).exits(2).says("only regular files are read");
         assert!(begin.elapsed().as_secs() < 20, "it was read");
     }
+    // `ssh` would wait for it.
+    env.write("cluster.yaml", "name: x\nprovider: {name: ssh, identity_file: pipe}\nhosts: [127.0.0.1]\n");
+    let _ = env.run(&["plan"]).exits(2).says("only regular files are read");
 }
 
 #[test]
@@ -421,6 +424,9 @@ fn nothing_of_a_long_list_is_left_out() {
     let listed = env.run(&["plan"]).exits(0).prints("./.gpucl").prints("services.s149");
     assert!(!listed.stdout.contains("more, which"), "{listed:?}");
     let long = format!("echo {}; echo hidden; echo {}", "a".repeat(3000), "b".repeat(3000));
+    env.write("needs.txt", "torch\n--find-links http://example.org/wheels\n");
+    env.write("cluster.yaml", "name: x\nsetup: {requirements: needs.txt}\n");
+    let _ = env.run(&["plan"]).exits(0).prints("needs.txt (torch, --find-links http://example.org/wheels)");
     env.write("cluster.yaml", &format!("name: x\nsetup: {{commands: ['{long}']}}\n"));
     let _ = env.run(&["plan"]).exits(0).prints("echo hidden");
     let _ = env.run(&["plan", "--output", "json"]).exits(0).prints("echo hidden");

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::testbed::{self, kubectl, nothing_is_left, place, turn};
-use crate::support::{After, TestEnv, until};
+use crate::support::{After, TestEnv, interrupt, until};
 
 /// What cannot come is said while it is waited for, with what to do; the cluster stays and can be removed.
 #[test]
@@ -31,6 +31,31 @@ fn pods_that_cannot_run_are_explained() {
         assert!(![Some(0)].contains(&up.code) && up.stderr.contains(says), "{name}: {}", up.stderr);
         env.run(&["down", "--yes", "-c", name]).exits(0);
     }
+    nothing_is_left();
+}
+
+/// A wait is no call in flight: it ends at the first Ctrl-C, and what was requested is on record.
+#[test]
+#[ignore = "testbed"]
+fn ctrl_c_ends_the_wait_for_pods_at_once() {
+    let _turn = turn();
+    let env = TestEnv::new();
+    let settings = testbed::settings("ada", &json!({ "pods": { "memory": "1Gi", "cpu": "100m", "node_selector": { "pool": "none" } } }));
+    let spec = testbed::spec(&env, "awaited", &settings, &json!({}), &json!({}));
+    let mut up = env.command(&["up", "--yes", "--at", &place("ada"), &spec]);
+    let up = up.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let folder = env.paths().cluster(&"awaited".parse().unwrap());
+    until("the RayCluster is on record", 120, || {
+        (crate::crash::real::count(&folder, ("exists", "raycluster", "")) > 0).then_some(())
+    });
+    let pressed = std::time::Instant::now();
+    interrupt(&up);
+    let ended = up.wait_with_output().unwrap();
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!(ended.status.code(), Some(130), "{said}");
+    println!("Ctrl-C ended the wait for pods after {:.1} s", pressed.elapsed().as_secs_f64());
+    assert!(said.contains("on record") && said.contains("gpucl down -c awaited"), "{said}");
+    env.run(&["down", "--yes", "-c", "awaited"]).exits(0);
     nothing_is_left();
 }
 

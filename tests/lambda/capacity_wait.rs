@@ -137,6 +137,24 @@ fn ctrl_c_ends_a_capacity_wait_and_leaves_nothing() {
     assert_eq!(site.counts(), [0; 4]);
 }
 
+/// A wait is no call in flight: the instance is on record, and comes later as well.
+#[test]
+fn ctrl_c_ends_the_wait_for_an_instance_at_once() {
+    let site = Site::with(Config { boot: Duration::from_secs(600), ..Config::prompt() });
+    let spec = spec_into(&site.env, 1, A10, "");
+    let up = Running::begin(&site, &["up", "--yes", &spec]);
+    until("it is launched", 60, || (site.asked("POST", "/launch") == 1 && site.counts()[0] == 1).then_some(()));
+    // The answer is on record.
+    let journal = site.env.paths().cluster(&"demo".parse().unwrap());
+    until("its id is on record", 60, || (crate::crash::real::count(&journal, ("exists", "host0", "")) > 0).then_some(()));
+    interrupt(&up.0);
+    let (code, said) = up.end();
+    assert_eq!(code, Some(130), "{said}");
+    assert!(said.contains("wait for host-0") && said.contains("on record") && said.contains("left behind:"), "{said}");
+    assert!(said.contains("gpucl down -c demo"), "{said}");
+    site.down();
+}
+
 /// The spec can set it too, and errors are reported with their place.
 #[test]
 fn the_spec_sets_the_limit_of_the_wait() {

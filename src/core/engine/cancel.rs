@@ -2,6 +2,8 @@
 
 use tokio::sync::watch;
 
+use crate::error::{Error, ErrorKind, Result};
+
 /// How urgently a run should end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Urgency {
@@ -43,6 +45,20 @@ impl Cancel {
         let mut receiver = self.receiver.clone();
         if receiver.wait_for(|now| *now >= urgency).await.is_err() {
             std::future::pending::<()>().await;
+        }
+    }
+
+    /// Waits for what is requested and on record. The first Ctrl-C ends it: a wait is no call in flight, and nothing is
+    /// lost by asking again later.
+    ///
+    /// # Errors
+    /// Those of the wait; of kind `Cancelled` if it was ended.
+    pub async fn unless_pressed<T>(&self, doing: &str, wait: impl Future<Output = Result<T>>) -> Result<T> {
+        tokio::select! {
+            biased;
+            done = wait => done,
+            () = self.at_least(Urgency::Finish) => Err(Error::new(ErrorKind::Cancelled, doing)
+                .because("it was stopped with Ctrl-C; what was requested is on record")),
         }
     }
 }

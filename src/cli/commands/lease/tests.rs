@@ -6,8 +6,9 @@ use super::*;
 use crate::cli::args::{Arguments, Command as Verb};
 use crate::cluster::lease::tests::memory::{Fault, Memory, settings_in, source};
 use crate::error::Result;
+use crate::name::{Key, Scope};
 use crate::provider::{EndAsk, LeaseAsk, StartAsk};
-use crate::state::LeaseSource;
+use crate::state::{HostNotes, ItemKind, LeaseSource, Notes, Record, Store};
 
 fn parse(line: &str) -> Args {
     let words = shlex(line);
@@ -117,6 +118,34 @@ async fn a_lease_from_creation_to_deletion() {
     assert!(bench.memory.leases().is_empty());
     let error = bench.run("lease show nothing").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
+}
+
+/// `status` and what counts from the end see it at once.
+#[tokio::test]
+async fn an_extended_lease_moves_the_end_of_the_cluster_that_uses_it() {
+    let bench = Bench::new();
+    bench.run("lease --node liqid01 --hours 3").await.unwrap();
+    let lease = bench.memory.leases()[0].clone();
+    let paths = &bench.settings.paths;
+    let record = |cluster: &str, id: &str| {
+        let scope = Scope { owner: "abcd1234".parse().unwrap(), cluster: cluster.parse().unwrap() };
+        let mut store = Store::create(paths, &scope, Timestamp::now()).unwrap();
+        let (lease_key, host): (Key, Key) = ("lease".parse().unwrap(), Key::host(0));
+        let notes = HostNotes { until: Some(lease.end), ..HostNotes::default() };
+        for (key, kind, id) in [(&lease_key, "lease", id), (&host, "host", "1")] {
+            let kind = ItemKind::Resource(kind.to_owned());
+            store.write(Record::Requested { key: key.clone(), kind, digest: "1".to_owned() }).unwrap();
+            store.write(Record::Exists { key: key.clone(), id: id.to_owned() }).unwrap();
+        }
+        store.write(Record::Noted { key: host, notes: Notes::Host(Box::new(notes)) }).unwrap();
+        store.compact().unwrap();
+    };
+    record("uses", &lease.id);
+    record("other", "another-lease");
+    bench.run(&format!("lease extend {} --hours 1", lease.id)).await.unwrap();
+    let end = |cluster: &str| Store::open(paths, &cluster.parse().unwrap()).unwrap().unwrap().state().ends();
+    assert_eq!(end("uses"), Some(bench.memory.leases()[0].end));
+    assert_eq!(end("other"), Some(lease.end));
 }
 
 #[tokio::test]

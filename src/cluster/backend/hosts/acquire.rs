@@ -201,7 +201,8 @@ impl ProjectWorld {
     /// Waits until an existing resource is usable, and records a host's place.
     pub(super) async fn wait_for(&self, key: &Key, request: &ResourceRequest, id: &str, ledger: &Ledger) -> Result<()> {
         let tag = self.config.scope.tag(key);
-        self.config.provider.wait_usable(&tag, request, id).await?;
+        let doing = format!("wait for {}", key.display_name());
+        self.config.cancel.unless_pressed(&doing, self.config.provider.wait_usable(&tag, request, id)).await?;
         if request.is_host {
             let place = self.config.provider.place(&tag, id).await?;
             self.note_place(key, &place, ledger)?;

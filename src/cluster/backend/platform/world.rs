@@ -7,11 +7,11 @@ use async_trait::async_trait;
 
 use crate::cluster::Settings;
 use crate::cluster::pods::Pods;
-use crate::engine::{Ledger, World};
+use crate::engine::{Cancel, Ledger, World};
 use crate::error::{Error, ErrorKind, Result};
-use crate::name::Key;
+use crate::name::{Key, Tag};
 use crate::plan::{Action, Observed, Operation};
-use crate::provider::Recorder as _;
+use crate::provider::{Recorder as _, ResourceRequest};
 use crate::render::Library;
 use crate::spec::Spec;
 use crate::state::{ClusterState, PlatformNotes};
@@ -24,13 +24,19 @@ pub(super) struct ObjectWorld {
     /// The key of the object that runs the cluster, and the notes that it has from now on; `None` where nothing is
     /// made or changed.
     pub(super) runs: Option<(Key, PlatformNotes)>,
+    cancel: Cancel,
 }
 
 impl ObjectWorld {
     /// Opens the world of a cluster, of which nothing is asked yet.
     pub(super) fn open(settings: &Settings, spec: &Spec) -> Result<Self> {
         let pods = Pods::new(settings.provider(spec)?, settings.scope(&spec.name));
-        Ok(Self { pods, library: settings.library.clone(), runs: None })
+        Ok(Self { pods, library: settings.library.clone(), runs: None, cancel: settings.cancel.clone() })
+    }
+
+    async fn wait(&self, tag: &Tag, request: &ResourceRequest, id: &str) -> Result<()> {
+        let doing = format!("wait for {}", tag.key.display_name());
+        self.cancel.unless_pressed(&doing, self.pods.provider().wait_usable(tag, request, id)).await
     }
 
     fn note(&self, key: &Key, ledger: &Ledger) -> Result<()> {
@@ -54,13 +60,13 @@ impl World for ObjectWorld {
                 let acquired = self.pods.provider().acquire(&tag, request, ledger).await?;
                 ledger.exists(&operation.key, &acquired.id).await?;
                 self.note(&operation.key, ledger)?;
-                self.pods.provider().wait_usable(&tag, request, &acquired.id).await
+                self.wait(&tag, request, &acquired.id).await
             }
-            Action::Await { request, id } => self.pods.provider().wait_usable(&tag, request, id).await,
+            Action::Await { request, id } => self.wait(&tag, request, id).await,
             Action::Update { request, id } => {
                 self.pods.platform()?.update(&tag, request, id).await?;
                 self.note(&operation.key, ledger)?;
-                self.pods.provider().wait_usable(&tag, request, id).await
+                self.wait(&tag, request, id).await
             }
             Action::Release { resource } => self.pods.provider().release(self.pods.scope(), resource).await,
             Action::Prepare { .. }

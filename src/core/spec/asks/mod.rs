@@ -19,7 +19,7 @@ pub use self::walk::{classified, unclassified};
 use super::Loaded;
 use super::place::is_within;
 use super::validate::Lookup;
-use crate::error::{Doing as _, ErrorKind, Result};
+use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::util::digest;
 use crate::util::fs::resolve;
 use crate::util::text::printable_line;
@@ -176,6 +176,11 @@ pub fn with_whole_paths(loaded: &mut Loaded, home: &Path, folder: &Path, lookup:
                 Rule::Special { rule: Special::Key } if !file.starts_with('~') => folder.join(file),
                 _ => continue,
             };
+            // Whoever opens a pipe waits for ever.
+            if fs_err::metadata(&file).is_ok_and(|data| !data.is_file()) {
+                let doing = format!("use {} as `{}`", file.display(), found.path);
+                return Err(Error::new(ErrorKind::Spec, doing).because("only regular files are read"));
+            }
             if let Some(value) = entries.get_mut(&found.path) {
                 *value = Value::String(file.display().to_string());
             }

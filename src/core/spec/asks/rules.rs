@@ -276,9 +276,11 @@ fn words(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Array(items) => items.iter().map(words).collect::<Vec<_>>().join(", "),
-        Value::Object(entries) => match entries.get("path") {
-            Some(path) => words(path),
-            None => {
+        Value::Object(entries) => match (entries.get("path"), entries.get("text").and_then(Value::as_str)) {
+            // A file that was read with the spec: what it says, not only its name.
+            (Some(path), Some(text)) => format!("{} ({})", words(path), text.lines().collect::<Vec<_>>().join(", ")),
+            (Some(path), None) => words(path),
+            (None, _) => {
                 entries.iter().map(|(name, value)| format!("{name}={}", words(value))).collect::<Vec<_>>().join(", ")
             }
         },
