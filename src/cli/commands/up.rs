@@ -196,11 +196,11 @@ fn show(app: &App, up: &Up) {
             "gpucl dashboard",
             if up.is_here { "opens the dashboard, logged in" } else { "opens the pages, and shows how to log in" },
         ),
-        ("gpucl job submit -- python train.py", "runs a job"),
+        ("gpucl job submit --working-dir . -- python train.py", "runs a job on files of this folder"),
         ("gpucl stop", "stops Ray and keeps the hosts"),
         ("gpucl down", "removes everything"),
     ] {
-        app.ui.data(format!("  {:<44} {what}", with_name(command, name)));
+        app.ui.data(format!("  {:<62} {what}", with_name(command, name)));
     }
 }
 

@@ -118,6 +118,11 @@ impl RuntimeEnv {
         self.fields.get("env_vars").and_then(Value::as_object).is_some_and(|variables| variables.contains_key(name))
     }
 
+    /// Whether the job gets a working folder.
+    pub fn has_working_dir(&self) -> bool {
+        self.fields.get("working_dir").is_some_and(|folder| !folder.is_null())
+    }
+
     /// Removes and returns the local working folder, if there is one. `chosen` is the one from the command line, which
     /// may be a URL as well.
     ///

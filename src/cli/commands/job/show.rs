@@ -61,7 +61,7 @@ pub(crate) async fn list(app: &App, args: ListArgs) -> Result<u8> {
         return Ok(exit_code::DONE);
     }
     if jobs.is_empty() {
-        app.ui.status("no job was submitted yet; submit one: gpucl job submit -- python train.py");
+        app.ui.status("no job was submitted yet; submit one: gpucl job submit --working-dir . -- python train.py");
         return Ok(exit_code::DONE);
     }
     let now = Timestamp::now();

@@ -163,6 +163,9 @@ impl JobToSubmit {
         let secrets = JobSecrets::read(app, &args.secret, &environment)?;
         let working_dir = environment.take_working_dir(args.working_dir.as_deref(), here)?;
         let modules = environment.local_modules(here)?;
+        if let Some(hint) = misunderstood(&args.command, here, working_dir.is_some() || environment.has_working_dir()) {
+            app.ui.status(format_args!("note: {hint}"));
+        }
         let mut metadata = args.metadata_json.unwrap_or_default();
         metadata.extend(args.metadata);
         let request = SubmitRequest {
@@ -229,6 +232,24 @@ impl JobToSubmit {
     }
 }
 
+/// What was probably meant otherwise by a command: it is one word with spaces, or it names a file of this folder that
+/// the job will not have.
+fn misunderstood(command: &[String], here: &Path, has_folder: bool) -> Option<String> {
+    if let [whole] = command
+        && whole.trim().contains(char::is_whitespace)
+    {
+        return Some(format!(
+            "`{whole}` is taken for the name of one program; leave the quotes out, or, for a shell: -- sh -c '{whole}'"
+        ));
+    }
+    let lies_here = |word: &&String| {
+        let is_path = Path::new(word.as_str()).extension().is_some() && !word.starts_with(['-', '/', '~']);
+        is_path && here.join(word.as_str()).is_file()
+    };
+    let file = command.iter().find(lies_here).filter(|_| !has_folder)?;
+    Some(format!("{file} is in this folder, but not in the job's: `--working-dir .` sends the folder with it"))
+}
+
 /// Reports a submission; `flag` names the cluster in the commands that are shown.
 pub(crate) fn announce(app: &App, id: &str, flag: &str) {
     if app.json() {
@@ -245,6 +266,32 @@ async fn or_interrupted<T>(interrupts: &mut Signal, work: impl Future<Output = R
         done = work => done,
         _ = interrupts.recv() => {
             Err(Error::new(ErrorKind::Cancelled, "submit the job").because("Ctrl-C; no job was submitted"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_meant_otherwise_is_said() {
+        let folder = tempfile::tempdir().unwrap();
+        fs_err::write(folder.path().join("train.py"), "").unwrap();
+        let says = |words: &[&str], has_folder: bool| {
+            let command: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            misunderstood(&command, folder.path(), has_folder).unwrap_or_default()
+        };
+        assert!(says(&["python", "train.py"], false).contains("`--working-dir .`"));
+        assert!(says(&["python train.py"], true).contains("sh -c 'python train.py'"));
+        for (words, has_folder) in [
+            (&["python", "train.py"][..], true),
+            (&["python", "other.py"], false),
+            (&["python", "-c", "print(1)"], false),
+            (&["true"], false),
+            (&["sh", "-c", "python train.py"], true),
+        ] {
+            assert_eq!(says(words, has_folder), "", "{words:?}");
         }
     }
 }
