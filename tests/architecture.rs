@@ -161,7 +161,10 @@ fn where_a_path_leads_is_never_guessed() {
     let guessed = found.into_iter().filter(|place| {
         !place.starts_with("src/core/util/fs.rs") && !place.contains("fuzz.rs") && !place.contains(".doing(")
     });
-    none(&guessed.collect::<Vec<_>>(), "not by util::fs::resolve, which tells what is missing from what cannot be followed");
+    none(
+        &guessed.collect::<Vec<_>>(),
+        "not by util::fs::resolve, which tells what is missing from what cannot be followed",
+    );
 }
 
 #[test]

@@ -17,7 +17,7 @@ use gpucl::ray::{self, Access, JobStatus, Package, RuntimeEnv, Shell, WorkingDir
 use gpucl::util::fence::Fence;
 use serde_json::json;
 
-use crate::support::TestEnv;
+use crate::support::{TestEnv, too_long_a_way};
 
 pub(crate) fn folder() -> tempfile::TempDir {
     tempfile::Builder::new().prefix("gpucl-test-").tempdir().unwrap()
@@ -121,6 +121,24 @@ fn links_are_followed_within_the_folder_only() {
     for name in ["away: ", "secret: ", "broken: ", "pipe: ", "src/up: "] {
         assert!(skipped.contains(name), "{name} is not reported:\n{skipped}");
     }
+}
+
+/// The system opens a path by links that nobody can spell out, as it is longer than 4096 bytes.
+#[test]
+fn a_link_that_cannot_be_followed_leads_outside() {
+    let (place, outside) = (folder(), folder());
+    let root = place.path();
+    let secret = write(outside.path(), "secret", "hush\n");
+    write(root, "code/a.py", "x\n");
+    let far = too_long_a_way(root, "k0", "");
+    std::fs::remove_file(root.join(&far)).unwrap();
+    symlink(&secret, root.join(&far)).unwrap();
+    symlink(format!("../{far}"), root.join("code/note.txt")).unwrap();
+    assert_eq!(std::fs::read_to_string(root.join("code/note.txt")).unwrap(), "hush\n", "the system opens it");
+    let package = Package::of_folder(&root.join("code"), &[]).unwrap();
+    let names: Vec<String> = unpacked(&package).iter().map(|line| line.split(' ').next().unwrap().to_owned()).collect();
+    assert_eq!(names, ["a.py"]);
+    assert!(package.skipped().join("\n").contains("note.txt: "), "{:?}", package.skipped());
 }
 
 /// The walk reads them whole: a stranger's would never end.

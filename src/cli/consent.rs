@@ -94,7 +94,9 @@ impl Consent {
         let lines = self.pending.iter().take(MOST_ITEMS).map(|ask| {
             let line = format!("{}: {}", ask.class.heading(), described(ask));
             match line.chars().count() > MOST_LETTERS {
-                true => format!("{} … (`gpucl plan` shows all of it)", line.chars().take(MOST_LETTERS).collect::<String>()),
+                true => {
+                    format!("{} … (`gpucl plan` shows all of it)", line.chars().take(MOST_LETTERS).collect::<String>())
+                }
                 false => line,
             }
         });

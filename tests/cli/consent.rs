@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::children::record;
-use crate::support::TestEnv;
+use crate::support::{TestEnv, too_long_a_way};
 
 /// A server on the loopback that counts its connections.
 struct Server {
@@ -252,7 +252,12 @@ fn keys_and_logins_are_found_from_the_specs_folder() {
         ("provider: {name: slurm, host: h, identity_file: keys/id}\n", "/provider/identity_file"),
         ("provider: {name: kubernetes, kubeconfig: keys/id}\n", "/provider/kubeconfig"),
     ] {
-        for (named, whole) in [("keys/id", "deep/keys/id"), ("/keys/id", "/keys/id"), ("~/keys/id", "~/keys/id"), ("~//keys/id", "~//keys/id")] {
+        for (named, whole) in [
+            ("keys/id", "deep/keys/id"),
+            ("/keys/id", "/keys/id"),
+            ("~/keys/id", "~/keys/id"),
+            ("~//keys/id", "~//keys/id"),
+        ] {
             let path = env.write("deep/cluster.yaml", &format!("name: x\n{}", spec.replace("keys/id", named)));
             let mut loaded =
                 gpucl::spec::load(&path, gpucl::spec::Allowed::default(), &gpucl::providers::find).unwrap();
@@ -386,22 +391,8 @@ fn a_path_that_cannot_be_followed_is_not_the_one_that_it_seems_to_be() {
     let server = Server::start();
     let marker = env.root().join("marker");
     std::fs::create_dir_all(env.home().join(".kube")).unwrap();
-    // More than 20 folders of 200 letters, by two steps, since no path may be so long at once.
-    let deep = vec!["a".repeat(200); 11].join("/");
-    std::fs::create_dir_all(env.work().join(&deep)).unwrap();
-    std::os::unix::fs::symlink(&deep, env.work().join("s1")).unwrap();
-    let rest = vec!["b".repeat(200); 11].join("/");
-    let made = std::process::Command::new("sh")
-        .args(["-c", &format!("cd s1 && mkdir -p {rest} && ln -s {rest} s2 && cat >s2/kc.yaml")])
-        .current_dir(env.work())
-        .stdin(std::process::Stdio::piped())
-        .spawn()
-        .and_then(|mut shell| {
-            shell.stdin.take().unwrap().write_all(kubeconfig(&env, &server, PLUGIN).as_bytes())?;
-            shell.wait()
-        });
-    assert!(made.unwrap().success());
-    assert!(std::fs::read(env.work().join("s1/s2/kc.yaml")).is_ok(), "the system opens it");
+    let far = too_long_a_way(&env.work(), "kc.yaml", &kubeconfig(&env, &server, PLUGIN));
+    assert!(std::fs::read(env.work().join(&far)).is_ok(), "the system opens it");
     for kubeconfig in ["~/.kube/../../work/s1/s2/kc.yaml", "~/.kube/../../../../../../proc/self/cwd/s1/s2/kc.yaml"] {
         env.write("cluster.yaml", &IN_FOLDER.replace("kube.yaml", kubeconfig));
         let _ = env.run(&["plan"]).exits(2).says("kc.yaml");

@@ -40,7 +40,10 @@ fn pods_that_cannot_run_are_explained() {
 fn ctrl_c_ends_the_wait_for_pods_at_once() {
     let _turn = turn();
     let env = TestEnv::new();
-    let settings = testbed::settings("ada", &json!({ "pods": { "memory": "1Gi", "cpu": "100m", "node_selector": { "pool": "none" } } }));
+    let settings = testbed::settings(
+        "ada",
+        &json!({ "pods": { "memory": "1Gi", "cpu": "100m", "node_selector": { "pool": "none" } } }),
+    );
     let spec = testbed::spec(&env, "awaited", &settings, &json!({}), &json!({}));
     let mut up = env.command(&["up", "--yes", "--at", &place("ada"), &spec]);
     let up = up.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::piped()).spawn().unwrap();

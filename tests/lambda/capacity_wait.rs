@@ -146,7 +146,9 @@ fn ctrl_c_ends_the_wait_for_an_instance_at_once() {
     until("it is launched", 60, || (site.asked("POST", "/launch") == 1 && site.counts()[0] == 1).then_some(()));
     // The answer is on record.
     let journal = site.env.paths().cluster(&"demo".parse().unwrap());
-    until("its id is on record", 60, || (crate::crash::real::count(&journal, ("exists", "host0", "")) > 0).then_some(()));
+    until("its id is on record", 60, || {
+        (crate::crash::real::count(&journal, ("exists", "host0", "")) > 0).then_some(())
+    });
     interrupt(&up.0);
     let (code, said) = up.end();
     assert_eq!(code, Some(130), "{said}");

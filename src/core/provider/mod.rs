@@ -19,8 +19,8 @@ mod site;
 
 pub use capability::{Capability, ProviderKind, Runtime, USUAL_POLL};
 pub use contract::{
-    Context, Factory, FieldError, GpuOffer, HostPlace, HostRequest, LoginFile, ObservedResource, Offer, Provider, Resolved,
-    ResourceKind, ResourceRequest, Start, UserEnvironment,
+    Context, Factory, FieldError, GpuOffer, HostPlace, HostRequest, LoginFile, ObservedResource, Offer, Provider,
+    Resolved, ResourceKind, ResourceRequest, Start, UserEnvironment,
 };
 pub use finding::Finding;
 pub use login::{LoggedIn, Login, LoginAsk, LoginForm};

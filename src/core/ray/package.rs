@@ -319,8 +319,11 @@ fn readable_patterns(folder: &Path) -> Result<()> {
         let file = folder.join(name);
         match fs_err::metadata(&file) {
             Ok(data) if data.is_file() && data.len() > RECORD_LIMIT => {
-                return Err(Error::new(ErrorKind::Usage, "list its files")
-                    .because(format!("{} is larger than {}", file.display(), human::bytes(RECORD_LIMIT))));
+                return Err(Error::new(ErrorKind::Usage, "list its files").because(format!(
+                    "{} is larger than {}",
+                    file.display(),
+                    human::bytes(RECORD_LIMIT)
+                )));
             }
             Ok(data) if !data.is_file() && !data.is_dir() => {
                 return Err(Error::new(ErrorKind::Usage, "list its files")

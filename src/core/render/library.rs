@@ -113,8 +113,9 @@ impl Library {
     pub fn list(&self, prefix: &str) -> Result<Vec<String>> {
         let mut names: BTreeSet<String> = embedded::FILES.iter().map(|(name, _)| (*name).to_owned()).collect();
         for folder in &self.folders {
+            let mut seen = 0;
             for kind in ["playbooks", "templates"] {
-                walk(folder, &folder.join(kind), self.confined.contains(folder), DEEPEST, &mut names)?;
+                walk(folder, &folder.join(kind), self.confined.contains(folder), DEEPEST, &mut seen, &mut names)?;
             }
         }
         Ok(names.into_iter().filter(|name| name.starts_with(prefix) && !name.ends_with("/.gitkeep")).collect())
@@ -124,9 +125,9 @@ impl Library {
 /// The playbooks and templates in a folder that somebody else may have written, with a digest of each; no link is
 /// followed out of it. None if there is no such folder.
 pub fn own_files(folder: &Path) -> Result<Vec<(String, String)>> {
-    let mut names = BTreeSet::new();
+    let (mut names, mut seen) = (BTreeSet::new(), 0);
     for kind in ["playbooks", "templates"] {
-        walk(folder, &folder.join(kind), true, DEEPEST, &mut names)?;
+        walk(folder, &folder.join(kind), true, DEEPEST, &mut seen, &mut names)?;
     }
     let digest = |name: String| {
         let path = folder.join(&name);
@@ -149,16 +150,30 @@ fn leads_out(path: &Path, folder: &Path) -> bool {
 
 /// The maximum depth of data files in a folder; symlinks to a parent would otherwise never end.
 const DEEPEST: u8 = 6;
+/// The most entries of a folder with its subfolders: links to folders could otherwise multiply without end.
+const MOST_ENTRIES: usize = 2000;
 
-fn walk(root: &Path, folder: &Path, is_confined: bool, deepest: u8, names: &mut BTreeSet<String>) -> Result<()> {
+fn walk(
+    root: &Path,
+    folder: &Path,
+    is_confined: bool,
+    deepest: u8,
+    seen: &mut usize,
+    names: &mut BTreeSet<String>,
+) -> Result<()> {
     if deepest == 0 || !folder.is_dir() || (is_confined && leads_out(folder, root)) {
         return Ok(());
     }
     let doing = || format!("list the folder {}", folder.display());
     for entry in fs_err::read_dir(folder).doing(ErrorKind::State, doing)? {
         let path = entry.doing(ErrorKind::State, doing)?.path();
+        *seen += 1;
+        if *seen > MOST_ENTRIES {
+            return Err(Error::new(ErrorKind::Usage, format!("list the folder {}", root.display()))
+                .because(format!("it has more than {MOST_ENTRIES} entries, those behind links included")));
+        }
         if path.is_dir() {
-            walk(root, &path, is_confined, deepest - 1, names)?;
+            walk(root, &path, is_confined, deepest - 1, seen, names)?;
         } else if let Some(name) = path.strip_prefix(root).ok().and_then(Path::to_str) {
             names.insert(name.to_owned());
         }
@@ -212,6 +227,18 @@ mod tests {
         assert_eq!(library.read("playbooks/within.yaml").unwrap().0, b"own");
         assert_eq!(library.read("playbooks/gone.yaml").unwrap_err().kind(), ErrorKind::NotFound);
         assert!(library.list("playbooks/").unwrap().contains(&"playbooks/own.yaml".to_owned()));
+    }
+
+    #[test]
+    fn links_that_multiply_end_the_list() {
+        let here = tempfile::tempdir().unwrap();
+        fs_err::create_dir(here.path().join("playbooks")).unwrap();
+        for number in 0..25 {
+            std::os::unix::fs::symlink(".", here.path().join("playbooks").join(number.to_string())).unwrap();
+        }
+        assert!(own_files(here.path()).unwrap_err().causes()[0].contains("more than 2000 entries"));
+        let library = Library::new(vec![here.path().into()]).confine(here.path().into());
+        assert!(library.list("playbooks/").is_err());
     }
 
     #[test]

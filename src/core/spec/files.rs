@@ -113,7 +113,11 @@ fn wrong_git(url: &str) -> Option<String> {
     if url.chars().any(|letter| letter.is_control() || letter.is_whitespace()) {
         return Some("has a space or a control character, must be percent-encoded".to_owned());
     }
-    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    // Where the server's name ends is not the same for all readers of URLs; no repository needs one of these.
+    if url.contains(['?', '#', '\\']) {
+        return Some("has a `?`, a `#` or a backslash".to_owned());
+    }
+    let authority = rest.split('/').next().unwrap_or_default();
     let (user, host) = authority.rsplit_once('@').map_or((None, authority), |(user, host)| (Some(user), host));
     if user.is_some_and(|user| !is_ssh || user.contains(':')) {
         return Some("has a user name or password in it, which would be stored and shown".to_owned());
@@ -192,6 +196,9 @@ mod tests {
             "ssh://-oProxyCommand=x/a.git",
             "ssh://-l@x.org/a.git",
             "https:///a.git",
+            "https://127.0.0.1:1?@example.org/a.git",
+            "https://127.0.0.1:1#@example.org/a.git",
+            "https://example.org\\\\@127.0.0.1/a.git",
         ] {
             assert_eq!(wrong(&format!("{{git: '{url}', to: a}}")), ["files[0].git"], "{url}");
         }

@@ -10,8 +10,19 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// Folders of a home where things of many origins lie, in small letters; those of other languages are in `user-dirs.dirs`.
 const SHARED: &[&str] = &[
-    "desktop", "documents", "downloads", "music", "pictures", "public", "templates", "videos", "dropbox", "google drive",
-    "nextcloud", "onedrive", "owncloud",
+    "desktop",
+    "documents",
+    "downloads",
+    "music",
+    "pictures",
+    "public",
+    "templates",
+    "videos",
+    "dropbox",
+    "google drive",
+    "nextcloud",
+    "onedrive",
+    "owncloud",
 ];
 
 /// The folders that files may be named in.

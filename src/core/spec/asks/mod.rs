@@ -150,9 +150,11 @@ pub fn asks(loaded: &Loaded, home: Home<'_>, lookup: Lookup<'_>) -> Result<Vec<A
     for ask in &mut asks {
         // An answer holds for where things go, and, on the reader's own machine, for all that a command may find there.
         ask.digest = match ask.class {
-            Class::Sends | Class::Privilege => digest::whole_of_json(&(&ask.digest, reader.destination())),
+            Class::Sends | Class::Privilege | Class::Overwrites => {
+                digest::whole_of_json(&(&ask.digest, reader.destination()))
+            }
             Class::Runs => digest::whole_of_json(&(&ask.digest, reader.found_here())),
-            Class::Server | Class::Overwrites | Class::Replaces => continue,
+            Class::Server | Class::Replaces => continue,
         };
     }
     Ok(joined(asks))

@@ -68,7 +68,19 @@ impl Reader<'_> {
     /// Where the cluster is.
     pub(super) fn destination(&self) -> Value {
         let settings = self.spec.provider.settings();
-        let keys = ["context", "namespace", "kubeconfig", "host", "endpoint", "site", "project"];
+        let keys = [
+            "context",
+            "namespace",
+            "kubeconfig",
+            "host",
+            "endpoint",
+            "site",
+            "project",
+            "user",
+            "port",
+            "ssh_port",
+            "identity_file",
+        ];
         let named: Vec<&Value> = keys.iter().map(|key| &settings[*key]).collect();
         json!([self.spec.provider.name(), self.spec.hosts, named])
     }
@@ -205,7 +217,9 @@ pub(super) fn saved_to(path: &str, value: &Value) -> Option<Ask> {
             || ["root", "u", "users", "nfs", "gpfs", "net"].contains(&top.to_ascii_lowercase().as_str())
     });
     let is_home = parts.is_empty() || parts == ["~"] || (is_of_homes && parts.len() <= 3);
-    let asks = is_home || parts.iter().any(|part| part.starts_with('.'));
+    let is_systems = parts.first().is_some_and(|top| ["bin", "boot", "etc", "lib", "sbin", "usr", "var"].contains(top));
+    let has_programs = parts.contains(&"bin");
+    let asks = is_home || is_systems || has_programs || parts.iter().any(|part| part.starts_with('.'));
     asks.then(|| Ask::new(Class::Overwrites, path, &format!("files in {folder}, from the cluster"), false, value))
 }
 

@@ -12,7 +12,17 @@ struct Bench {
 impl Bench {
     fn new() -> Self {
         let bench = Self { root: tempfile::tempdir().unwrap() };
-        for name in [".netrc", ".ssh/id", "Downloads/more.txt", "mine/code/a.py", "mine/.hidden/x", "mine/.env", "Öffentlich/x", "dropbox/x", "Downloads/clone/x"] {
+        for name in [
+            ".netrc",
+            ".ssh/id",
+            "Downloads/more.txt",
+            "mine/code/a.py",
+            "mine/.hidden/x",
+            "mine/.env",
+            "Öffentlich/x",
+            "dropbox/x",
+            "Downloads/clone/x",
+        ] {
             let path = bench.root.path().join(name);
             fs_err::create_dir_all(path.parent().unwrap()).unwrap();
             fs_err::write(path, "x").unwrap();
@@ -194,6 +204,9 @@ fn folders_that_outlive_a_cluster_are_ordinary_unless_they_hold_settings() {
         "/home/group/me",
         "/home1/1/me",
         "~/x/.config/y",
+        "~/bin",
+        "/etc/cron.d",
+        "/var/home/me",
         "/",
     ] {
         assert!(rule(folder), "{folder}");
