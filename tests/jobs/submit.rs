@@ -143,6 +143,14 @@ fn requirement_files_are_expanded_and_a_url_stays() {
     let missing = RuntimeEnv::read(r#"{"pip": "nowhere.txt"}"#, &fence(root)).unwrap_err();
     assert_eq!(missing.kind(), ErrorKind::Usage);
 
+    for line in ["-e .", "./x.whl", "dist/x-1.0.tar.gz", "x @ file:///srv/x", "--editable=./x"] {
+        write(root, "req/own.txt", &format!("numpy\n{line}\n"));
+        let error = RuntimeEnv::read(r#"{"pip": {"packages": "req/own.txt"}}"#, &fence(root)).unwrap_err();
+        assert!(error.causes()[0].contains(line) && error.hints()[0].contains("py_modules"), "{line}: {error:?}");
+    }
+    let odd = RuntimeEnv::parse(r#"{"pipp": ["a"], "env_vars": {}, "plugin": 1}"#, root).unwrap();
+    assert_eq!(odd.unknown_keys(), [("pipp".to_owned(), Some("pip")), ("plugin".to_owned(), None)]);
+
     let mut remote = RuntimeEnv::default();
     assert_eq!(remote.take_working_dir(Some(Path::new("s3://b/x.zip")), root).unwrap(), None);
     assert_eq!(remote.into_fields()["working_dir"], "s3://b/x.zip");

@@ -25,7 +25,7 @@ pub use logs::{Follow, FollowOptions, Followed, LogTail};
 pub use nodes::{NAME_LABEL, Node};
 pub use package::{ListedFile, OnProgress, Package, SIZE_LIMIT, UploadOutcome, files_of};
 pub use reason::reason;
-pub use requirements::requirements_of;
+pub use requirements::{is_editable, is_path, requirements_of};
 pub use runtime_env::{Module, ModuleSource, RuntimeEnv, WorkingDir};
 pub use situation::{Amounts, Demand, Growing, Situation, Wanting};
 pub use usage::{GpuUsage, Usage};

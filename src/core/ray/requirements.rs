@@ -7,6 +7,25 @@ use crate::error::{Error, ErrorKind, Result};
 /// How deep requirement files may include each other.
 const DEPTH_LIMIT: usize = 20;
 
+/// Whether a line installs a package in place, from a folder.
+pub fn is_editable(line: &str) -> bool {
+    line.starts_with("-e") || line.split([' ', '=']).next() == Some("--editable")
+}
+
+/// Whether a line that is no option is a path of this machine: `./x`, `x.whl`, `x @ file:///srv/x`.
+pub fn is_path(line: &str) -> bool {
+    let word = line.split([' ', '=']).next().unwrap_or_default();
+    // `name @ URL`, or the URL alone.
+    let source = line.split_once('@').map_or(line, |(before, after)| if before.contains("://") { line } else { after });
+    let source = source.trim();
+    let is_url = source.contains("://") && !source.contains("file:");
+    source.starts_with(['.', '/', '~'])
+        || source.starts_with("file:")
+        || source.contains("+file:")
+        || (!is_url
+            && (word.contains('/') || word.ends_with(".whl") || word.ends_with(".tar.gz") || word.ends_with(".zip")))
+}
+
 /// The requirements of a file and of those that it includes by `-r`, without comments and duplicates; `text` reads each
 /// of them. A file that is included is searched for from the including file's folder, as by pip.
 ///

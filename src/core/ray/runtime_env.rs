@@ -4,10 +4,35 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
-use super::requirements::requirements_of;
+use super::requirements::{is_editable, is_path, requirements_of};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::util::fence::{Fence, Outside};
 use crate::util::fs::{RECORD_LIMIT, read_text_within};
+use crate::util::near::nearest;
+
+/// The keys of a runtime environment (Ray 2.60.0, `RuntimeEnv.known_fields`), and `excludes`, which is ours to apply.
+const KEYS: &[&str] = &[
+    "py_modules",
+    "py_executable",
+    "java_jars",
+    "working_dir",
+    "conda",
+    "pip",
+    "uv",
+    "container",
+    "excludes",
+    "env_vars",
+    "config",
+    "worker_process_setup_hook",
+    "nsight",
+    "rocprof_sys",
+    "image_uri",
+    "_nsight",
+    "_rocprof_sys",
+    "_ray_release",
+    "_ray_commit",
+    "_inject_current_ray",
+];
 
 /// A runtime environment that may still refer to local files.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -111,6 +136,12 @@ impl RuntimeEnv {
         };
         variables.insert(name.to_owned(), Value::String(value.to_owned()));
         Ok(())
+    }
+
+    /// The keys that Ray does not know, each with a near one; Ray only writes of them in a log of a node.
+    pub fn unknown_keys(&self) -> Vec<(String, Option<&'static str>)> {
+        let unknown = self.fields.keys().filter(|key| !KEYS.contains(&key.as_str()));
+        unknown.map(|key| (key.clone(), nearest(key, KEYS.iter().copied()))).collect()
     }
 
     /// Whether the job gets this variable.
@@ -242,6 +273,15 @@ impl RuntimeEnv {
         };
         let requirements = |path: &str| -> Result<Value> {
             let found = requirements_of(&here.join(path), doing, &text)?;
+            // The job would fail with it only after its environment has been tried on a node.
+            if let Some(line) = found.iter().find(|line| is_editable(line) || (!line.starts_with('-') && is_path(line)))
+            {
+                return Err(Error::new(ErrorKind::Usage, doing)
+                    .because(format!(
+                        "`{line}` in {path} is a folder or file of this machine, which the nodes cannot read"
+                    ))
+                    .hint("send it with the job: `py_modules: [./x]` takes a folder, a `.py` file or a wheel"));
+            }
             Ok(found.into_iter().map(Value::String).collect())
         };
         for key in ["pip", "uv"] {

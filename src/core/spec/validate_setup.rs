@@ -2,6 +2,7 @@
 
 use super::Spec;
 use super::place::{Problem, item, join};
+use crate::ray::{is_editable, is_path};
 
 /// The options that a line of requirements may begin with. Others read files of this machine, or change what is
 /// installed where.
@@ -72,7 +73,7 @@ pub(super) fn package(line: &str) -> Result<(), Box<Problem>> {
         return Err(credentials(String::new()).into());
     }
     let word = line.split([' ', '=']).next().unwrap_or_default();
-    if matches!(word, "-e" | "--editable") || line.starts_with("-e") {
+    if is_editable(line) {
         return refused(
             format!("`{line}` is an editable package, and the hosts have no copy of its folder"),
             "name it without `-e`, by its name or as git+https://…",
@@ -91,16 +92,7 @@ pub(super) fn package(line: &str) -> Result<(), Box<Problem>> {
             _ => Ok(()),
         };
     }
-    // `name @ URL`, or the URL alone.
-    let source = line.split_once('@').map_or(line, |(before, after)| if before.contains("://") { line } else { after });
-    let source = source.trim();
-    let is_url = source.contains("://") && !source.contains("file:");
-    let is_path = source.starts_with(['.', '/', '~'])
-        || source.starts_with("file:")
-        || source.contains("+file:")
-        || (!is_url
-            && (word.contains('/') || word.ends_with(".whl") || word.ends_with(".tar.gz") || word.ends_with(".zip")));
-    if is_path { local(line) } else { Ok(()) }
+    if is_path(line) { local(line) } else { Ok(()) }
 }
 
 fn local(line: &str) -> Result<(), Box<Problem>> {

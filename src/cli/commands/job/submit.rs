@@ -157,6 +157,10 @@ impl JobToSubmit {
             (None, Some(text)) => RuntimeEnv::parse(text, here)?,
             (None, None) => RuntimeEnv::default(),
         };
+        for (key, near) in environment.unknown_keys() {
+            let meant = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+            app.ui.status(format_args!("note: Ray knows no key `{key}` of a runtime environment{meant}"));
+        }
         for (name, value) in &args.env {
             environment.set_variable(name, value)?;
         }
