@@ -154,8 +154,9 @@ fn a_free_host_is_leased_by_its_name(scene: &Scene) {
     assert_eq!(seen["user_id"], site.user_id(User::Alice));
     assert_eq!(hosts_of(site, &id), [id_of(site, "liqid01")]);
     let (start, end) = (time(&seen["start_date"]), time(&seen["end_date"]));
-    // It began in the minute that ran, and ends three hours after it.
-    assert_eq!(end.duration_since(start), hours(3), "{seen}");
+    // It ends three hours after the minute in which it was asked for; the service may begin it in the next one.
+    let length = end.duration_since(start);
+    assert!(length <= hours(3) && length >= hours(3) - SignedDuration::from_mins(1), "{length}: {seen}");
     assert!(made.stdout.contains("is active: liqid01"), "{}", made.stdout);
 }
 
