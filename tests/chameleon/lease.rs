@@ -156,7 +156,7 @@ fn a_free_host_is_leased_by_its_name(scene: &Scene) {
     let (start, end) = (time(&seen["start_date"]), time(&seen["end_date"]));
     // It ends three hours after the minute in which it was asked for; the service may begin it in the next one.
     let length = end.duration_since(start);
-    assert!(length <= hours(3) && length >= hours(3) - SignedDuration::from_mins(1), "{length}: {seen}");
+    assert!(length <= hours(3) && length >= hours(3) - jiff::SignedDuration::from_mins(1), "{length}: {seen}");
     assert!(made.stdout.contains("is active: liqid01"), "{}", made.stdout);
 }
 
