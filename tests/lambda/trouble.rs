@@ -296,7 +296,8 @@ fn a_corrected_login_is_used_for_hosts_that_are_there() {
     let config = || {
         let folder = site.env.paths().cluster(&"demo".parse().unwrap());
         let files = std::fs::read_dir(folder).unwrap().flatten().map(|entry| entry.path());
-        files.filter_map(|file| std::fs::read_to_string(file).ok()).collect::<String>()
+        let texts = files.filter_map(|file| std::fs::read_to_string(file).ok());
+        texts.collect::<String>().replace(char::is_whitespace, "")
     };
     assert!(config().contains("\"port\":2222"), "{}", config());
     let spec = site.spec(1, "user: admin");

@@ -167,9 +167,21 @@ impl ProjectWorld {
             ));
             return before;
         }
-        let (name, is, was) = (host.display_name(), login(is), login(was));
-        self.config.events.note(format!("{name}: reached as {is}, as the spec says now; before: {was}"));
         now
+    }
+
+    /// What the spec corrects of the way to hosts that are there, one sentence each.
+    pub(super) fn corrected_ways(&self, known: &ClusterState) -> Vec<String> {
+        let observations = self.observations();
+        let corrected = observations.places.iter().filter_map(|(host, now)| {
+            let before = known.host(host)?.place.as_ref().filter(|before| *before != now)?;
+            let (HostPlace::Ssh { target: was, .. }, HostPlace::Ssh { target: is, .. }) = (before, now) else {
+                return None;
+            };
+            let (name, is, was) = (host.display_name(), login(is), login(was));
+            Some(format!("{name}: reached as {is}, as the spec says now; before: {was}"))
+        });
+        corrected.collect()
     }
 
     /// Acquires one resource and waits until it is usable.
@@ -270,6 +282,7 @@ impl ProjectWorld {
             }
         }
         // What the spec corrects of the way to a host is recorded, for commands that have no spec.
+        self.corrected_ways(&known).iter().for_each(|note| self.config.events.note(note));
         let places = self.observations().places.clone();
         for (host, place) in places {
             let before = known.host(&host).and_then(|host| host.place.as_ref());

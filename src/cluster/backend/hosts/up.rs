@@ -195,6 +195,7 @@ pub(super) async fn plan(settings: &Settings, loaded: &Loaded, known: Option<Sto
     if let Some(start) = found.start {
         notes.push(format!("{} begins at {}; `up` waits for it", start.what, human::local(start.at)));
     }
+    notes.extend(world.corrected_ways(&known));
     notes.extend(spec.worker_notes());
     notes.extend(spec.mount_notes());
     notes.extend(spec.data_notes());
