@@ -124,7 +124,11 @@ pub(super) fn check(kubeconfig: &Kubeconfig, context: &str) -> Result<()> {
     }
     let server = cluster.and_then(|cluster| cluster.server.as_deref()).unwrap_or_default();
     let has_login = login.is_some_and(|login| {
-        login.token.is_some() || login.token_file.is_some() || login.exec.is_some() || login.password.is_some() || login.auth_provider.is_some()
+        login.token.is_some()
+            || login.token_file.is_some()
+            || login.exec.is_some()
+            || login.password.is_some()
+            || login.auth_provider.is_some()
     });
     if has_login && is_open(server) {
         return Err(Error::new(ErrorKind::Spec, doing())

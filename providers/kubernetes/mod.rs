@@ -34,8 +34,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::name::{Key, Owner, Scope, Tag};
 use crate::provider::platform::{ClusterRequest, Duplex, LogOptions, Member, NodeGroup, Platform, Running};
 use crate::provider::{
-    Acquired, Capability, Context, Factory, FieldError, HostPlace, HostRequest, LoginFile, Manifest, ObservedResource, Offer,
-    Provider, ProviderKind, Recorder, ResourceRequest, Runtime, SiteFinding, USUAL_POLL, platform, settings,
+    Acquired, Capability, Context, Factory, FieldError, HostPlace, HostRequest, LoginFile, Manifest, ObservedResource,
+    Offer, Provider, ProviderKind, Recorder, ResourceRequest, Runtime, SiteFinding, USUAL_POLL, platform, settings,
 };
 use crate::render::Library;
 use client::{Connector, Place};

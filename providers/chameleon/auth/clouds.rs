@@ -65,7 +65,8 @@ impl Clouds {
         let mut whole = Flat::default();
         flatten(&mut whole, cloud);
         // Its certificate lies where the file does, and not in the folder in which a command is typed.
-        if let (Some(named), Some(folder)) = (whole.get(&["cacert"]).map(str::to_owned), self.path.as_deref().and_then(Path::parent))
+        if let (Some(named), Some(folder)) =
+            (whole.get(&["cacert"]).map(str::to_owned), self.path.as_deref().and_then(Path::parent))
             && !named.starts_with('~')
         {
             whole.set("cacert", folder.join(named).display().to_string());
