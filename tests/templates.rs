@@ -329,6 +329,29 @@ fn nodes_and_jupyter_have_the_data_folder_and_the_mounts() {
     assert_eq!(notes, ["jobs and notebooks can read /srv/it's data of every host, at /srv/data"]);
 }
 
+/// A job's client of the cluster's own store (boto3, requests) would ask the proxy for it.
+#[test]
+fn the_clusters_own_servers_are_reached_past_a_proxy_of_the_spec() {
+    for (name, own) in [("nvidia-two-gpus", "objectstore"), ("two-hosts", "10.0.0.11")] {
+        let mut case = case(name);
+        case["spec"]["environment"]["https_proxy"] = "http://proxy.example.org:3128".into();
+        for deployment in &rendered(&case).deployments {
+            let project = project(deployment);
+            let services = project["services"].as_object().unwrap();
+            let with_proxy = services.iter().filter(|(_, of)| !of["environment"]["https_proxy"].is_null());
+            let mut seen = 0;
+            for (service, of) in with_proxy {
+                for list in ["no_proxy", "NO_PROXY"] {
+                    let exceptions = of["environment"][list].as_str().unwrap_or_default();
+                    assert!(exceptions.split(',').any(|one| one == own), "{name} {service}: {exceptions}");
+                }
+                seen += 1;
+            }
+            assert!(seen > 0, "{name}");
+        }
+    }
+}
+
 #[test]
 fn pages_name_their_credential() {
     let case = render("nvidia-two-gpus");

@@ -9,6 +9,7 @@ use gpucl::error::Result;
 use gpucl::playbook::{self, StageReport};
 use gpucl::render::Library;
 use rustix::process::{Signal, kill_process};
+use serde_json::json;
 
 use super::support::{Home, ShellHost, run, running_program};
 
@@ -247,4 +248,28 @@ fn another_uv_than_the_known_one_is_not_used() {
     let (before, after) = text.split_once("uv_digests=\"").unwrap();
     fs_err::write(at("uv.sh"), format!("{before}uv_digests=\"{}{after}", digest.trim())).unwrap();
     assert!(fetch(&at("uv.sh")) && at("uv/bin/uv").exists());
+}
+
+/// A job's client of the cluster's own store would ask the proxy for it: that of the spec, or of the shell of `up`.
+#[test]
+fn nodes_reach_the_clusters_own_servers_past_a_proxy() {
+    let program = "import json, sys; sys.path.insert(0, sys.argv[1]); import host\n\
+                   environment = json.loads(sys.argv[2]); host.past_proxy(environment, sys.argv[3:]); print(json.dumps(environment))";
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/templates/ray-native");
+    let passed = |environment: &serde_json::Value, own: &[&str]| -> serde_json::Value {
+        let output = std::process::Command::new("python3")
+            .args(["-B", "-c", program, folder, &environment.to_string(), "ray", "start"])
+            .args(own)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let words = ["--address", "10.0.0.1:6379", "--node-ip-address", "10.0.0.2"];
+    let got = passed(&json!({"HTTPS_PROXY": "http://proxy:3128", "NO_PROXY": "example.org"}), &words);
+    assert_eq!(got["no_proxy"], "example.org,localhost,127.0.0.1,::1,10.0.0.1,10.0.0.2");
+    assert_eq!(got["no_proxy"], got["NO_PROXY"]);
+    let got = passed(&json!({"http_proxy": "x"}), &["--address", "[fd00::1]:6379", "--node-ip-address", "fd00::2"]);
+    assert_eq!(got["no_proxy"], "localhost,127.0.0.1,::1,fd00::1,fd00::2");
+    assert_eq!(passed(&json!({"HOME": "/x"}), &words), json!({"HOME": "/x"}));
 }
