@@ -65,7 +65,7 @@ pub(super) struct Mount {
 /// The settings of pods.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-#[schemars(extend("asks_nothing" = ["image", "cpu", "memory", "gpu_resource", "node_selector", "tolerations", "affinity"]))]
+#[schemars(extend("asks_nothing" = ["image", "cpu", "memory", "gpu_resource", "node_selector", "tolerations", "affinity", "runtime_class"]))]
 pub(super) struct PodSettings {
     /// The image; `rayproject/ray` of the spec's version when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -88,6 +88,9 @@ pub(super) struct PodSettings {
     /// Where it runs relative to others, as in a pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) affinity: Option<Map<String, Value>>,
+    /// Its runtime class: `nvidia` where GPUs are reached by it alone, as on K3s and RKE2.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) runtime_class: Option<String>,
     /// Its priority class.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("asks" = {"class": "privilege", "says": "the priority class {}, before which other pods may have to go"}))]
@@ -108,6 +111,10 @@ pub(super) struct PodSettings {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("asks" = {"class": "privilege", "says": "the labels {}, by which services and policies of others may select the pods"}))]
     pub(super) labels: BTreeMap<String, String>,
+    /// Annotations of the pods.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("asks" = {"class": "privilege", "says": "the annotations {}, which programs of the cluster's administrators may obey"}))]
+    pub(super) annotations: BTreeMap<String, String>,
     /// What is mounted into the pods.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) mounts: Vec<Mount>,
@@ -120,6 +127,8 @@ impl PodSettings {
         node_selector.extend(self.node_selector.clone());
         let mut labels = all.labels.clone();
         labels.extend(self.labels.clone());
+        let mut annotations = all.annotations.clone();
+        annotations.extend(self.annotations.clone());
         let either = |own: &Option<String>, other: &Option<String>| own.clone().or_else(|| other.clone());
         let longer = |own: &[Map<String, Value>], other: &[Map<String, Value>]| [other, own].concat();
         Self {
@@ -130,11 +139,13 @@ impl PodSettings {
             node_selector,
             tolerations: longer(&self.tolerations, &all.tolerations),
             affinity: self.affinity.clone().or_else(|| all.affinity.clone()),
+            runtime_class: either(&self.runtime_class, &all.runtime_class),
             priority_class: either(&self.priority_class, &all.priority_class),
             service_account: either(&self.service_account, &all.service_account),
             image_pull_secrets: [all.image_pull_secrets.as_slice(), &self.image_pull_secrets].concat(),
             secrets: [all.secrets.as_slice(), &self.secrets].concat(),
             labels,
+            annotations,
             mounts: [all.mounts.as_slice(), &self.mounts].concat(),
         }
     }

@@ -106,6 +106,9 @@ pub(super) fn placement(settings: &PodSettings) -> Map<String, Value> {
     if let Some(affinity) = &settings.affinity {
         set("affinity", json!(affinity));
     }
+    if let Some(class) = &settings.runtime_class {
+        set("runtimeClassName", json!(class));
+    }
     if let Some(class) = &settings.priority_class {
         set("priorityClassName", json!(class));
     }

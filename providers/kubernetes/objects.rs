@@ -91,6 +91,9 @@ struct Pod {
     environment: Vec<Value>,
     environment_from: Vec<Value>,
     labels: BTreeMap<String, String>,
+    // Left out where there are none: a digest of an older version stays the same.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    annotations: BTreeMap<String, String>,
     placement: Map<String, Value>,
     requests: Map<String, Value>,
     limits: Map<String, Value>,
@@ -250,6 +253,7 @@ impl Renderer {
             environment: environment(name, cluster),
             environment_from: settings.secrets.iter().map(|name| json!({ "secretRef": { "name": name } })).collect(),
             labels: settings.labels.clone(),
+            annotations: settings.annotations.clone(),
             placement: placement(&settings),
             requests,
             limits,

@@ -102,6 +102,8 @@ fn settings_of_pods_are_of_all_of_a_group_or_of_the_head() {
             "node_selector": { "pool": "general" },
             "tolerations": [{ "key": "nodepool", "operator": "Equal", "value": "gpu-platform", "effect": "NoSchedule" }],
             "image_pull_secrets": ["registry"],
+            "runtime_class": "nvidia",
+            "annotations": { "example.org/team": "lab" },
         },
         "head": { "cpu": "500m", "memory": "2Gi", "mounts": [{ "path": "/data", "claim": "data", "read_only": true }] },
         "groups": { "gpu": { "node_selector": { "pool": "gpus" }, "gpu_resource": "nvidia.com/mig-1g.10gb", "image": "lab/ray:1" } },
@@ -111,6 +113,11 @@ fn settings_of_pods_are_of_all_of_a_group_or_of_the_head() {
     assert_eq!(head["nodeSelector"], json!({ "pool": "general" }));
     assert_eq!(head["tolerations"][0]["value"], "gpu-platform");
     assert_eq!(head["imagePullSecrets"][0]["name"], "registry");
+    assert_eq!(head["runtimeClassName"], "nvidia");
+    let templates = [&object["spec"]["headGroupSpec"], &object["spec"]["workerGroupSpecs"][1]];
+    for template in templates.map(|group| &group["template"]) {
+        assert_eq!(template["metadata"]["annotations"], json!({ "example.org/team": "lab" }));
+    }
     let container = &head["containers"][0];
     assert_eq!(container["resources"]["requests"], json!({ "cpu": "500m", "memory": "2Gi" }));
     assert_eq!(container["resources"]["limits"], json!({ "memory": "2Gi" }));
