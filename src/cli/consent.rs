@@ -138,7 +138,10 @@ impl Consent {
 
     /// Whether nobody would read all that is new before answering.
     fn is_long(&self) -> bool {
-        self.pending.len() > MOST_ITEMS || self.pending.iter().any(|ask| ask.what.chars().count() > MOST_LETTERS)
+        let lengths = || self.pending.iter().map(|ask| described(ask).chars().count());
+        self.pending.len() > MOST_ITEMS
+            || lengths().any(|length| length > MOST_LETTERS)
+            || lengths().sum::<usize>() > MOST_LETTERS * 4
     }
 
     fn remember(&self, app: &App) -> Result<()> {

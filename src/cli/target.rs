@@ -147,9 +147,11 @@ impl Target {
 /// folder does not decide which of the user's clusters is meant.
 fn refuse_another(app: &App, name: &ClusterName, file: &Path) -> Result<()> {
     let Some(known) = cluster::status(&app.paths, name)? else { return Ok(()) };
-    // Another file of the same folder is of the same origin.
-    let folder = resolve(file).ok().flatten().and_then(|file| file.parent().map(Path::to_owned));
-    let is_it = |before: &String| folder.is_some() && folder.as_deref() == Path::new(before).parent();
+    // Another file of the same folder is of the same origin, and a link to one of another folder is not.
+    let folder = resolve(&app.here).ok().flatten();
+    let of_file = resolve(file).ok().flatten().and_then(|file| file.parent().map(Path::to_owned));
+    let is_it =
+        |before: &String| folder.is_some() && folder == of_file && folder.as_deref() == Path::new(before).parent();
     if known.state.spec_path.as_ref().is_some_and(is_it) {
         return Ok(());
     }

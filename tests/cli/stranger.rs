@@ -59,6 +59,10 @@ fn the_spec_of_a_folder_chooses_only_the_cluster_that_came_from_it() {
         assert_eq!(code, Some(2), "{verb:?}: {says}");
         assert!(says.contains("/mine/cluster.yaml") && says.contains("-c x"), "{verb:?}: {says}");
     }
+    // By a link to it, too.
+    std::fs::remove_file(folder("theirs").join("cluster.yaml")).unwrap();
+    std::os::unix::fs::symlink("../mine/cluster.yaml", folder("theirs").join("cluster.yaml")).unwrap();
+    assert_eq!(run("theirs", &["down", "--yes"]).0, Some(2));
     assert!(env.paths().cluster(&"x".parse().unwrap()).exists());
     assert_eq!(run("mine", &["down", "--yes"]).0, Some(0));
     assert!(!env.paths().cluster(&"x".parse().unwrap()).exists());

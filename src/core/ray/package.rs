@@ -241,7 +241,7 @@ fn list(root: &Path, excludes: &[String]) -> Result<(Vec<Entry>, Vec<String>)> {
     let excluded = excluder(root, excludes)?;
     let outside = Arc::new(std::sync::Mutex::new(Vec::new()));
     let (noted, top) = (Arc::clone(&outside), root.to_owned());
-    readable_patterns(root)?;
+    readable_patterns(root, root)?;
     let unreadable = Arc::new(std::sync::Mutex::new(None));
     let first_unreadable = Arc::clone(&unreadable);
     let walk = WalkBuilder::new(root)
@@ -263,7 +263,7 @@ fn list(root: &Path, excludes: &[String]) -> Result<(Vec<Entry>, Vec<String>)> {
                 noted.push(format!("{}: a symlink that points outside the folder", relative(&top, entry.path())));
             }
             // Before the folder is entered, and its patterns are read.
-            if inside && let Err(error) = readable_patterns(entry.path()) {
+            if inside && let Err(error) = readable_patterns(entry.path(), &top) {
                 if let Ok(mut first) = first_unreadable.lock() {
                     first.get_or_insert(error);
                 }
@@ -288,6 +288,11 @@ fn list(root: &Path, excludes: &[String]) -> Result<(Vec<Entry>, Vec<String>)> {
         if entry.depth() == 0 {
             continue;
         }
+        if entries.len() + skipped.len() >= MOST_ENTRIES {
+            return Err(Error::new(ErrorKind::Usage, doing)
+                .because(format!("it has more than {MOST_ENTRIES} files and folders, those behind links included"))
+                .hint("leave some out by `.rayignore`, or `excludes` of a runtime environment"));
+        }
         let name = relative(root, entry.path());
         let data = entry.metadata().doing(ErrorKind::Usage, || doing.to_owned())?;
         if data.is_dir() || data.is_file() {
@@ -309,27 +314,30 @@ fn list(root: &Path, excludes: &[String]) -> Result<(Vec<Entry>, Vec<String>)> {
     Ok((entries, skipped))
 }
 
+/// The most entries of a package: links to folders could otherwise multiply without end.
+const MOST_ENTRIES: usize = 200_000;
 /// Files of patterns, which the walk reads whole.
 const PATTERNS: &[&str] = &[".gitignore", RAYIGNORE];
 const RAYIGNORE: &str = ".rayignore";
 
-/// Refuses a folder whose patterns are in no regular file of a sensible size: a pipe would never end.
-fn readable_patterns(folder: &Path) -> Result<()> {
+/// Refuses a folder whose patterns are in no regular file of a sensible size, or behind a link that leads out of `top`: a
+/// pipe would never end, nor would some files of the system.
+fn readable_patterns(folder: &Path, top: &Path) -> Result<()> {
     for name in PATTERNS {
         let file = folder.join(name);
-        match fs_err::metadata(&file) {
-            Ok(data) if data.is_file() && data.len() > RECORD_LIMIT => {
-                return Err(Error::new(ErrorKind::Usage, "list its files").because(format!(
-                    "{} is larger than {}",
-                    file.display(),
-                    human::bytes(RECORD_LIMIT)
-                )));
+        let refuse = |why: &str| {
+            let cause = format!("{}: {why}", file.display());
+            Err(Error::new(ErrorKind::Usage, "list its files").because(cause))
+        };
+        match resolve(&file) {
+            Ok(None) => {}
+            Ok(Some(real)) if real.is_dir() => {}
+            Ok(Some(real)) if !real.is_file() => return refuse("only a regular file is read"),
+            Ok(Some(real)) if !real.starts_with(top) => return refuse("it is a link that leads out of the folder"),
+            Ok(Some(real)) => {
+                read_within(&real, RECORD_LIMIT).map(drop).doing(ErrorKind::Usage, || "list its files".to_owned())?
             }
-            Ok(data) if !data.is_file() && !data.is_dir() => {
-                return Err(Error::new(ErrorKind::Usage, "list its files")
-                    .because(format!("{}: only a regular file is read", file.display())));
-            }
-            _ => {}
+            Err(error) => return refuse(&error.to_string()),
         }
     }
     Ok(())

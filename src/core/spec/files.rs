@@ -118,6 +118,10 @@ fn wrong_git(url: &str) -> Option<String> {
         return Some("has a `?`, a `#` or a backslash".to_owned());
     }
     let authority = rest.split('/').next().unwrap_or_default();
+    // git decodes it before it looks where the server's name ends.
+    if authority.contains('%') {
+        return Some("has a `%` before its path".to_owned());
+    }
     let (user, host) = authority.rsplit_once('@').map_or((None, authority), |(user, host)| (Some(user), host));
     if user.is_some_and(|user| !is_ssh || user.contains(':')) {
         return Some("has a user name or password in it, which would be stored and shown".to_owned());
@@ -198,6 +202,7 @@ mod tests {
             "https:///a.git",
             "https://127.0.0.1:1?@example.org/a.git",
             "https://127.0.0.1:1#@example.org/a.git",
+            "ssh://127.0.0.1%3a1%2f@example.org/a.git",
             "https://example.org\\\\@127.0.0.1/a.git",
         ] {
             assert_eq!(wrong(&format!("{{git: '{url}', to: a}}")), ["files[0].git"], "{url}");

@@ -139,13 +139,17 @@ impl Fence {
 
 /// Whether a folder, by its real path, is one where things of many origins lie, or has such a folder in it.
 pub fn is_shared(folder: &Path, home: &Path) -> bool {
-    let home = resolve(home).ok().flatten().unwrap_or_else(|| home.to_owned());
+    let home = real_or_same(home);
     let is_temporary = ["/tmp", "/var/tmp", "/dev/shm"].iter().any(|shared| folder == Path::new(shared));
-    let name = folder.strip_prefix(&home).ok().and_then(Path::to_str).map(str::to_lowercase);
-    is_temporary
-        || home.starts_with(folder)
-        || name.is_some_and(|name| SHARED.contains(&name.as_str()))
-        || user_dirs(&home).iter().any(|shared| folder == shared)
+    // They may be links to another disk, and have any spelling of their names.
+    let entries = fs_err::read_dir(&home).into_iter().flatten().flatten();
+    let known = entries.filter(|entry| SHARED.contains(&entry.file_name().to_string_lossy().to_lowercase().as_str()));
+    let known = known.map(|entry| entry.path()).chain(user_dirs(&home));
+    is_temporary || home.starts_with(folder) || known.into_iter().any(|shared| real_or_same(&shared) == folder)
+}
+
+fn real_or_same(path: &Path) -> PathBuf {
+    resolve(path).ok().flatten().unwrap_or_else(|| path.to_owned())
 }
 
 /// The folders of the user's desktop, such as `Téléchargements` (xdg-user-dirs, `user-dirs.dirs`).

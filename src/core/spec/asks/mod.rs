@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use self::rules::{Reader, compose};
+use self::rules::{Reader, compose, texts};
 use self::walk::{Rule, Special};
 pub use self::walk::{classified, unclassified};
 use super::Loaded;
@@ -147,6 +147,7 @@ pub fn asks(loaded: &Loaded, home: Home<'_>, lookup: Lookup<'_>) -> Result<Vec<A
         }
     }
     compose(&reader, &mut asks);
+    texts(&reader, &mut asks)?;
     for ask in &mut asks {
         // An answer holds for where things go, and, on the reader's own machine, for all that a command may find there.
         ask.digest = match ask.class {
@@ -172,16 +173,16 @@ pub fn with_whole_paths(loaded: &mut Loaded, home: &Path, folder: &Path, lookup:
     let whole = |schema: &Value, entries: &mut Map<String, Value>| -> Result<()> {
         for found in walk::found(schema, &Value::Object(entries.clone()), "") {
             let Some(file) = found.value.as_str().filter(|file| !file.is_empty()) else { continue };
-            let file = match found.rule {
-                Rule::Special { rule: Special::Login } => whole_path(home, &folder, file)?,
-                // `ssh` finds the home by itself.
-                Rule::Special { rule: Special::Key } if !file.starts_with('~') => folder.join(file),
-                _ => continue,
-            };
+            let Rule::Special { rule: rule @ (Special::Login | Special::Key) } = found.rule else { continue };
+            let (file, is_key) = (whole_path(home, &folder, file)?, rule == Special::Key);
             // Whoever opens a pipe waits for ever.
             if fs_err::metadata(&file).is_ok_and(|data| !data.is_file()) {
                 let doing = format!("use {} as `{}`", file.display(), found.path);
                 return Err(Error::new(ErrorKind::Spec, doing).because("only regular files are read"));
+            }
+            // `ssh` finds the home by itself.
+            if is_key && found.value.as_str().is_some_and(|named| named.starts_with('~')) {
+                continue;
             }
             if let Some(value) = entries.get_mut(&found.path) {
                 *value = Value::String(file.display().to_string());

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::walk::{Found, On, Rule, Says, Special};
 use super::{Ask, Class, Home, whole_path};
-use crate::error::{Doing as _, ErrorKind, Result};
+use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::provider::{Capability, Factory};
 use crate::spec::Spec;
 use crate::spec::compose::{Beyond, beyond};
@@ -18,7 +18,7 @@ use crate::util::fence::is_shared;
 use crate::util::fs::{RECORD_LIMIT, read_within, resolve};
 
 /// The largest program or script whose content is part of an answer, in bytes.
-const MOST_OF_A_PROGRAM: u64 = 64 << 20;
+const MOST_OF_A_PROGRAM: u64 = 1 << 30;
 
 /// A reader and the spec.
 pub(super) struct Reader<'a> {
@@ -158,7 +158,7 @@ impl Reader<'_> {
         let read = self.factory.login_file(&file)?;
         let what = format!("what {} says, to log in: {}", file.display(), read.says.join(", "));
         let bytes = read_within(&file, RECORD_LIMIT).unwrap_or_default();
-        let programs: Vec<(String, String)> = read.programs.iter().filter_map(|program| content_of(program)).collect();
+        let programs = read.programs.iter().map(|program| content_of(program)).collect::<Result<Vec<_>>>()?;
         let content = (file.display().to_string(), digest::whole(&bytes), read.says, programs);
         Ok(Some(Ask::new(Class::Runs, path, &what, true, &content)))
     }
@@ -178,14 +178,20 @@ fn store(path: &str, value: &Value) -> Option<Ask> {
     is_set(value).then(|| Ask::new(Class::Sends, path, &what, false, &(file, profile, endpoint)))
 }
 
-/// A file that exists, with a digest of its content.
-fn content_of(path: &Path) -> Option<(String, String)> {
-    let content = match read_within(path, MOST_OF_A_PROGRAM) {
-        Ok(bytes) => digest::whole(&bytes),
-        Err(_) if path.is_file() => "too large".to_owned(),
-        Err(_) => return None,
-    };
-    Some((path.display().to_string(), content))
+/// A program or script that exists, with a digest of its content; one that cannot be read, or not in a sensible time, could
+/// change unseen.
+fn content_of(path: &Path) -> Result<Option<(String, String)>> {
+    let doing = || format!("read {}, which a login runs", path.display());
+    match fs_err::metadata(path) {
+        Ok(data) if data.is_file() && data.len() > MOST_OF_A_PROGRAM => {
+            Err(Error::new(ErrorKind::Spec, doing()).because("it is larger than 1 GiB"))
+        }
+        Ok(data) if data.is_file() => {
+            let digest = digest::of_file(path).doing(ErrorKind::Spec, doing)?;
+            Ok(Some((path.display().to_string(), digest)))
+        }
+        _ => Ok(None),
+    }
 }
 
 /// The server of a repository is asked with the reader's own git, and so with its logins.
@@ -221,6 +227,22 @@ pub(super) fn saved_to(path: &str, value: &Value) -> Option<Ask> {
     let has_programs = parts.contains(&"bin");
     let asks = is_home || is_systems || has_programs || parts.iter().any(|part| part.starts_with('.'));
     asks.then(|| Ask::new(Class::Overwrites, path, &format!("files in {folder}, from the cluster"), false, value))
+}
+
+/// Files whose text is sent: asked about where the spec itself lies in a folder of many things.
+pub(super) fn texts(reader: &Reader<'_>, asks: &mut Vec<Ask>) -> Result<()> {
+    let folder = reader.home.folder;
+    let folder = real(if folder.as_os_str().is_empty() { Path::new(".") } else { folder })?;
+    if !is_shared(&folder, reader.home.home) {
+        return Ok(());
+    }
+    let requirements = reader.spec.setup.as_ref().and_then(|setup| setup.requirements.as_ref());
+    let of_compose = reader.spec.compose.iter().map(|file| ("compose", &file.path));
+    for (place, path) in of_compose.chain(requirements.map(|file| ("setup.requirements", &file.path))) {
+        let what = format!("beside the spec, in a folder of many things, {}", folder.join(path).display());
+        asks.push(Ask::new(Class::Sends, place, &what, true, path));
+    }
+    Ok(())
 }
 
 /// What compose files have beyond ordinary services; each item holds for the content of its file.

@@ -31,6 +31,10 @@ impl Bench {
         fs_err::create_dir(bench.root.path().join(".config")).unwrap();
         fs_err::write(bench.root.path().join(".config/user-dirs.dirs"), dirs).unwrap();
         symlink("..", bench.root.path().join("mine/up")).unwrap();
+        // On another disk.
+        fs_err::create_dir(bench.root.path().join("disk")).unwrap();
+        fs_err::write(bench.root.path().join("disk/taxes"), "x").unwrap();
+        symlink("disk", bench.root.path().join("Documents")).unwrap();
         bench
     }
 
@@ -83,6 +87,8 @@ fn files_of_the_home_are_named_before_they_are_sent() {
         ("Downloads", "more.txt"),
         ("Öffentlich", "."),
         ("dropbox", "."),
+        ("Documents", "."),
+        ("Documents", "taxes"),
     ] {
         assert_eq!(sent(folder, path), 1, "{folder}: {path}");
     }
@@ -224,9 +230,13 @@ fn compose_files_are_judged_where_the_hosts_outlive_the_cluster() {
     let privileged = "services: {mine: {image: 'x:1', privileged: true}}";
     loaded.spec.compose =
         vec![fragment("services: {mlflow: {image: 'x:1'}}"), fragment(privileged), fragment("services: [")];
-    let home = Home { home: bench.root.path(), folder: bench.root.path(), allowed: &[] };
-    let asked = asks(&loaded, home, &find).unwrap();
-    let places: Vec<&str> = asked.iter().map(|ask| ask.place.as_str()).collect();
+    let places = |folder: &Path| -> Vec<String> {
+        let asked = asks(&loaded, Home { home: bench.root.path(), folder, allowed: &[] }, &find).unwrap();
+        asked.into_iter().map(|ask| ask.place).collect()
+    };
     // One that cannot be understood any more is not passed.
-    assert_eq!(places, ["more.yaml, services.mine.privileged", "more.yaml, "]);
+    let beyond = ["more.yaml, services.mine.privileged", "more.yaml, "];
+    assert_eq!(places(&bench.root.path().join("mine")), beyond);
+    // In a folder of many things the file itself is asked about.
+    assert_eq!(places(&bench.root.path().join("Downloads"))[2..], ["compose"; 3]);
 }
