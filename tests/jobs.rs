@@ -135,10 +135,21 @@ fn a_link_that_cannot_be_followed_leads_outside() {
     symlink(&secret, root.join(&far)).unwrap();
     symlink(format!("../{far}"), root.join("code/note.txt")).unwrap();
     assert_eq!(std::fs::read_to_string(root.join("code/note.txt")).unwrap(), "hush\n", "the system opens it");
+    // By a process whose folder is gone.
+    let gone = outside.path().join("gone");
+    std::fs::create_dir(&gone).unwrap();
+    let mut sleeper = Command::new("sleep").arg("300").current_dir(&gone).spawn().unwrap();
+    std::fs::remove_dir(&gone).unwrap();
+    symlink(format!("/proc/{}/cwd/../secret", sleeper.id()), root.join("code/more.txt")).unwrap();
+    assert_eq!(std::fs::read_to_string(root.join("code/more.txt")).unwrap(), "hush\n", "the system opens it");
     let package = Package::of_folder(&root.join("code"), &[]).unwrap();
     let names: Vec<String> = unpacked(&package).iter().map(|line| line.split(' ').next().unwrap().to_owned()).collect();
+    sleeper.kill().unwrap();
+    sleeper.wait().unwrap();
     assert_eq!(names, ["a.py"]);
-    assert!(package.skipped().join("\n").contains("note.txt: "), "{:?}", package.skipped());
+    for name in ["note.txt: ", "more.txt: "] {
+        assert!(package.skipped().join("\n").contains(name), "{:?}", package.skipped());
+    }
 }
 
 /// The walk reads them whole: a stranger's would never end.

@@ -10,7 +10,7 @@ use crate::provider::{Context, Provider, UserEnvironment};
 use crate::providers;
 use crate::render::Library;
 use crate::spec::Spec;
-use crate::state::{ClusterState, ItemKind, Paths};
+use crate::state::{ClusterState, Item, ItemKind, Notes, Paths};
 
 /// The settings of a command, built by the command line and passed to every verb.
 #[derive(Debug, Clone)]
@@ -61,7 +61,8 @@ impl Settings {
 
 /// Refuses a spec from another file if a cluster of that name is running.
 pub(super) fn same_file(known: &ClusterState, path: Option<&str>) -> Result<()> {
-    let running = || known.items.values().any(|item| item.kind == ItemKind::Project);
+    let is_running = |item: &Item| item.kind == ItemKind::Project || matches!(item.notes, Notes::Platform(_));
+    let running = || known.items.values().any(is_running);
     match (&known.spec_path, path) {
         (Some(before), Some(now)) if before != now && running() => {
             Err(Error::new(ErrorKind::Usage, format!("bring up the cluster {} from {now}", known.name))

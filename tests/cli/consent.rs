@@ -400,6 +400,20 @@ fn a_path_that_cannot_be_followed_is_not_the_one_that_it_seems_to_be() {
     }
     env.write("cluster.yaml", "name: x\nprovider: ssh\nhosts: [h]\nfiles: [{path: s1/s2, to: a}]\n");
     let _ = env.run(&["plan"]).exits(2).says("files[0].path");
+    // By a process whose folder is gone: its link leads nowhere in words, and somewhere for the system.
+    env.write("kc.yaml", &kubeconfig(&env, &server, PLUGIN));
+    let gone = env.root().join("gone");
+    std::fs::create_dir(&gone).unwrap();
+    let mut sleeper = std::process::Command::new("sleep").arg("300").current_dir(&gone).spawn().unwrap();
+    std::fs::remove_dir(&gone).unwrap();
+    let up = "../".repeat(24);
+    let way = format!("~/.kube/{up}proc/{}/cwd/{up}proc/self/cwd/kc.yaml", sleeper.id());
+    env.write("cluster.yaml", &IN_FOLDER.replace("kube.yaml", &way));
+    let planned = env.run(&["plan"]);
+    sleeper.kill().unwrap();
+    sleeper.wait().unwrap();
+    assert!(planned.code == Some(2) || planned.stdout.contains("it runs sh"), "{planned:?}");
+    assert_eq!((server.connections(), marker.exists()), (0, false), "{planned:?}");
 }
 
 /// A list of any length shows all that is asked, and is not asked about in passing.

@@ -73,6 +73,11 @@ impl Library {
                     ))
                     .hint("replace it with a copy, or pass a folder of your own with --data-dir"));
             }
+            // What is deeper is in no list.
+            if self.confined.contains(folder) && name.split('/').count() > usize::from(DEEPEST) + 1 && path.exists() {
+                return Err(Error::new(ErrorKind::Usage, doing())
+                    .because(format!("{} is more than {DEEPEST} folders deep", path.display())));
+            }
             match read_within(&path, RECORD_LIMIT) {
                 Ok(bytes) => return Ok((bytes, Origin::File(path))),
                 // If a parent is a file, the name does not exist either.
@@ -227,6 +232,21 @@ mod tests {
         assert_eq!(library.read("playbooks/within.yaml").unwrap().0, b"own");
         assert_eq!(library.read("playbooks/gone.yaml").unwrap_err().kind(), ErrorKind::NotFound);
         assert!(library.list("playbooks/").unwrap().contains(&"playbooks/own.yaml".to_owned()));
+    }
+
+    #[test]
+    fn what_is_too_deep_for_the_list_is_not_used() {
+        let here = tempfile::tempdir().unwrap();
+        let (listed, deep) = ("playbooks/lib/a/b/c/d/x.sh", "playbooks/lib/a/b/c/d/e/x.sh");
+        fs_err::create_dir_all(here.path().join(deep).parent().unwrap()).unwrap();
+        for name in [listed, deep] {
+            fs_err::write(here.path().join(name), "x").unwrap();
+        }
+        let names: Vec<String> = own_files(here.path()).unwrap().into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, [listed]);
+        let library = Library::new(vec![here.path().into()]).confine(here.path().into());
+        assert!(library.read(listed).is_ok());
+        assert!(library.read(deep).unwrap_err().causes()[0].contains("folders deep"));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use super::fs::{RECORD_LIMIT, read_text_within, resolve};
+use super::fs::{RECORD_LIMIT, read_within, resolve};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Folders of a home where things of many origins lie, in small letters; those of other languages are in `user-dirs.dirs`.
@@ -154,7 +154,8 @@ fn real_or_same(path: &Path) -> PathBuf {
 
 /// The folders of the user's desktop, such as `Téléchargements` (xdg-user-dirs, `user-dirs.dirs`).
 fn user_dirs(home: &Path) -> Vec<PathBuf> {
-    let text = read_text_within(&home.join(".config/user-dirs.dirs"), RECORD_LIMIT).unwrap_or_default();
+    let bytes = read_within(&home.join(".config/user-dirs.dirs"), RECORD_LIMIT).unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
     let values = text.lines().filter(|line| line.starts_with("XDG_")).filter_map(|line| line.split_once('='));
     let named = values.map(|(_, value)| value.trim().trim_matches('"'));
     named

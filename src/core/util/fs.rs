@@ -21,7 +21,13 @@ pub const HISTORY_LIMIT: u64 = 64 << 20;
 pub fn resolve(path: &Path) -> Result<Option<PathBuf>> {
     match fs_err::canonicalize(path) {
         Ok(path) => Ok(Some(path)),
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
+        // A link of `/proc` to what was deleted: its text leads nowhere, and the system opens it all the same.
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            match std::fs::metadata(path) {
+                Ok(_) => Err(Error::other(format!("`{}` cannot be followed, and is there", path.display()))),
+                Err(_) => Ok(None),
+            }
+        }
         Err(error) => Err(error),
     }
 }

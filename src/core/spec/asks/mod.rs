@@ -76,7 +76,7 @@ impl Ask {
     pub fn new(class: Class, place: &str, what: &str, before_plan: bool, content: &impl Serialize) -> Self {
         let what = one_line(what);
         let digest = digest::whole_of_json(&(class, content));
-        Self { class, place: place.to_owned(), what, before_plan, digest }
+        Self { class, place: one_line(place), what, before_plan, digest }
     }
 }
 
