@@ -3,7 +3,9 @@
 #[cfg(test)]
 mod fuzz;
 
-use gpucl_core::{error, event, host, money, name, provider, render, secret, util};
+#[cfg(test)]
+use gpucl_core::spec;
+use gpucl_core::{error, event, host, money, name, playbook, provider, render, secret, util};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::provider::Factory;

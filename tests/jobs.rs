@@ -4,6 +4,7 @@
 
 mod browser;
 mod follow;
+mod names;
 mod portal;
 mod submit;
 mod waiting;

@@ -2,12 +2,14 @@
 //! Ray.
 
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use gpucl::sandbox::hosts::{Config, LocalHosts, NewHost};
 
-use crate::support::{Hidden, TestEnv, checks_pass_beside_a_job_that_holds_all_gpus, tagged_processes, turn, until};
+use crate::support::{
+    Hidden, TestEnv, checks_pass_beside_a_job_that_holds_all_gpus, short_folders, tagged_processes, turn, until,
+};
 
 /// Nobody else of the tests has it.
 const PORT: u16 = 2294;
@@ -21,6 +23,7 @@ struct Host {
 }
 
 impl Host {
+    /// Its login prints whatever its start-up files print, as many do.
     fn new(env: &TestEnv) -> Self {
         let key = env.root().join("key");
         let made = Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(&key).status();
@@ -39,7 +42,10 @@ impl Host {
         let public = std::fs::read_to_string(key.with_extension("pub")).unwrap().trim().to_owned();
         let new = NewHost { id: "one".to_owned(), public_keys: vec![public], ..NewHost::default() };
         let address = runtime.block_on(hosts.boot(&new)).unwrap();
-        Self { runtime, hosts, home: folder.join("one/home"), key, node: address.ip().to_string() }
+        let home = folder.join("one/home");
+        let greeting = "echo Welcome to gpu1!; printf 'no end of a line'; echo of errors >&2; false\n";
+        std::fs::write(home.join(".bashrc"), greeting).unwrap();
+        Self { runtime, hosts, home, key, node: address.ip().to_string() }
     }
 
     fn spec(&self, cpus: u32) -> String {
@@ -90,13 +96,6 @@ fn archive(names: &[&str]) -> Vec<u8> {
     archive.into_inner().unwrap()
 }
 
-/// The short links into this home that are still there.
-fn links(home: &Path) -> Vec<PathBuf> {
-    let folder = format!("/tmp/gpucl-{}", rustix::process::getuid().as_raw());
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
-    entries.filter(|path| std::fs::read_link(path).is_ok_and(|to| to.starts_with(home))).collect()
-}
-
 #[test]
 #[ignore = "testbed"]
 fn a_host_without_root_goes_from_nothing_to_nothing() {
@@ -122,7 +121,7 @@ fn a_host_without_root_goes_from_nothing_to_nothing() {
 
     // Everything is in the host's home, except for the short link into it.
     assert!(!env.home().join(".gpucl").exists());
-    assert_eq!(links(&host.home).len(), 1);
+    assert_eq!(short_folders(&host.home).len(), 1);
     let logs = env.run(&["logs", "worker-0", "-n", "1"]);
     assert_eq!((logs.code, logs.stdout.lines().count()), (Some(0), 1), "{}{}", logs.stdout, logs.stderr);
 
@@ -193,7 +192,7 @@ fn a_host_without_root_goes_from_nothing_to_nothing() {
     let down = env.run(&["down", "--yes", "-c", "bare"]);
     assert_eq!(down.code, Some(0), "{}{}", down.stdout, down.stderr);
     assert!(!host.home.join(".gpucl").exists());
-    assert_eq!(links(&host.home), Vec::<PathBuf>::new());
+    assert_eq!(short_folders(&host.home), Vec::<PathBuf>::new());
     host.runtime.block_on(host.hosts.end_all()).unwrap();
 }
 

@@ -55,12 +55,8 @@ fn stop(root: &Path, owner: &str, seconds: u32) -> String {
     std::fs::create_dir_all(host.join("run")).unwrap();
     std::fs::write(host.join("run/.grace"), format!("{seconds}\n")).unwrap();
     std::fs::copy(REAPER, host.join("reaper.py")).unwrap();
-    let folders = HostFolders {
-        home: host.display().to_string(),
-        links: root.join("run").display().to_string(),
-        environments: String::new(),
-        claim: "claim.json".to_owned(),
-    };
+    let folders =
+        HostFolders { home: host.display().to_string(), environments: String::new(), claim: "claim.json".to_owned() };
     let script = project::of(Runtime::Native).stop_script(&format!("gpucl-{owner}-t-host0"), &folders);
     let output = Command::new("sh").args(["-c", &script]).stdin(Stdio::null()).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");

@@ -2,6 +2,7 @@
 
 mod form;
 mod meaning;
+mod provider_keys;
 mod reading;
 mod schema;
 mod yaml;
@@ -114,7 +115,13 @@ fn read(text: &str) -> Result<Loaded> {
 /// Asserts that a spec is refused, and what is shown of it.
 #[track_caller]
 fn refuses(text: &str, shown: &str) {
-    let Err(error) = read(text) else { unreachable!("it was read: {text}") };
+    refuses_with(text, shown, &lookup);
+}
+
+/// The same, with the providers that are found so.
+#[track_caller]
+fn refuses_with(text: &str, shown: &str, lookup: spec::Lookup<'_>) {
+    let Err(error) = spec::parse("cluster.yaml", text, lookup) else { unreachable!("it was read: {text}") };
     assert_eq!(error.kind(), ErrorKind::Spec);
     assert_eq!(error.doing(), "read the spec cluster.yaml");
     let snippet = error.shown_snippet().unwrap_or_default();

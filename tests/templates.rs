@@ -40,15 +40,8 @@ fn rendered(case: &serde_json::Value) -> Case {
     let spec: Spec = serde_json::from_value(case["spec"].clone()).unwrap();
     let facts: Vec<Facts> = serde_json::from_value(case["hosts"].clone()).unwrap();
     let scope = Scope { owner: "abcd1234".parse().unwrap(), cluster: spec.name.clone() };
-    let machines: Vec<(Key, Machine)> = facts
-        .iter()
-        .enumerate()
-        .map(|(index, facts)| {
-            let machine =
-                Machine { cpus: facts.cpus, memory: facts.memory, gpus: u32::try_from(facts.gpus.len()).unwrap() };
-            (Key::host(index), machine)
-        })
-        .collect();
+    let machines: Vec<(Key, Machine)> =
+        facts.iter().enumerate().map(|(index, facts)| (Key::host(index), Machine::of(facts, spec.runtime))).collect();
     let nodes = desired(&spec, &machines).unwrap();
     let hosts: Vec<HostInput> = facts
         .into_iter()

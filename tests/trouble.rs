@@ -2,6 +2,7 @@
 
 mod install;
 mod keyboard;
+mod logins;
 mod machine;
 mod nodes;
 mod one_cluster;

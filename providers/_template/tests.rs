@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::provider::conformance::{Outcome, Subject, run};
+use crate::spec::check_settings;
 
 fn opened(folder: &std::path::Path) -> Box<dyn Provider> {
     let (events, _inbox) = crate::event::Bus::new();
@@ -28,7 +29,7 @@ async fn it_keeps_the_contract() {
 
 #[test]
 fn a_wrong_setting_names_its_key() {
-    let errors = FACTORY.check(&serde_json::json!({ "regoin": "x" }), &[serde_json::json!({ "size": 3 })]);
+    let errors = check_settings(&FACTORY, &serde_json::json!({ "regoin": "x" }), &[serde_json::json!({ "size": 3 })]);
     let paths: Vec<&str> = errors.iter().map(|error| error.path.as_str()).collect();
     assert_eq!(paths, ["regoin", "hosts[0].size"]);
 }

@@ -26,7 +26,7 @@ pub(super) struct Settings {
     /// An existing lease to use, by name or id; `down` keeps it.
     pub(super) lease: Option<String>,
     /// The length of a lease that `up` makes, in hours; default: 3.
-    #[schemars(range(min = 0.1, max = 168))]
+    #[schemars(range(min = 0.1, max = 168), extend("examples" = [24, 0.5]))]
     pub(super) hours: Option<f64>,
     /// When a lease that `up` makes ends, in local time: `14:00`, `2026-11-22 14:00`. Excludes `hours`.
     pub(super) until: Option<String>,

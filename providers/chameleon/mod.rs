@@ -60,7 +60,7 @@ impl Factory for ChameleonFactory {
     }
 
     fn host_schema(&self) -> schemars::Schema {
-        schemars::schema_for!(HostSettings)
+        settings::or_text(schemars::schema_for!(HostSettings), "The host's name alone.")
     }
 
     fn example_host(&self) -> Value {

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::labels;
 use crate::provider::{FieldError, settings};
 use crate::util::duration::SpecDuration;
 
@@ -186,6 +187,9 @@ pub(super) struct Settings {
     pub(super) wait: Option<SpecDuration>,
     /// The Prometheus for `services: {prometheus: existing}`; looked for when absent.
     pub(super) prometheus: Option<PrometheusSettings>,
+    /// More labels of the RayCluster: `kueue.x-k8s.io/queue-name: team-a`.
+    #[schemars(extend("asks" = {"class": "privilege", "says": "the labels {} of the RayCluster, which programs of the cluster's administrators may obey"}))]
+    pub(super) labels: BTreeMap<String, String>,
     /// The settings of all pods.
     pub(super) pods: PodSettings,
     /// The same for the head's pod, over that of all.
@@ -244,8 +248,10 @@ fn wrong(read: &Settings) -> Vec<FieldError> {
         let message = format!("`{}` is not a namespace: a-z, 0-9 and hyphens, at most 63", prometheus.namespace);
         refuse("prometheus.namespace".to_owned(), message);
     }
+    errors.extend(labels::faults("labels", &read.labels, labels::Of::Object));
+    let mut refuse = |path: String, message: String| errors.push(FieldError { path, message, known: Vec::new() });
     let pods = [("pods".to_owned(), &read.pods), (HEAD.to_owned(), &read.head)];
-    let groups = read.groups.iter().map(|(name, pods)| (format!("groups.{name}"), pods));
+    let groups = read.groups.iter().map(|(name, pods)| (settings::join("groups", name), pods));
     for (path, pods) in pods.into_iter().chain(groups) {
         for (key, quantity) in [("cpu", &pods.cpu), ("memory", &pods.memory)] {
             if let Some(quantity) = quantity.as_ref().filter(|quantity| !is_quantity(quantity)) {
@@ -258,6 +264,15 @@ fn wrong(read: &Settings) -> Vec<FieldError> {
         }
         if let Some(name) = pods.gpu_resource.as_ref().filter(|name| !name.contains('/')) {
             refuse(format!("{path}.gpu_resource"), format!("`{name}` is not a resource: `nvidia.com/gpu`"));
+        }
+        for (key, entries, of) in [
+            ("labels", &pods.labels, labels::Of::Object),
+            ("annotations", &pods.annotations, labels::Of::Annotations),
+            ("node_selector", &pods.node_selector, labels::Of::Machine),
+        ] {
+            labels::faults(&format!("{path}.{key}"), entries, of)
+                .into_iter()
+                .for_each(|fault| refuse(fault.path, fault.message));
         }
         for (index, mount) in pods.mounts.iter().enumerate() {
             let sources = [&mount.claim, &mount.config_map, &mount.secret, &mount.empty];

@@ -14,6 +14,7 @@ pub(super) fn lines(kind: Kind, now: &Value, then: &Value) -> Vec<String> {
     for part in ["spec", "data", "binaryData"] {
         differ(part, &now[part], &then[part], &mut changes);
     }
+    differ("metadata.labels", &now["metadata"]["labels"], &then["metadata"]["labels"], &mut changes);
     // The digest of a template changes with what it is the digest of.
     changes.retain(|(path, _)| !path.ends_with(PODS));
     let more = changes.len().saturating_sub(MOST);
@@ -97,6 +98,12 @@ mod tests {
             ]
         );
         assert!(lines(Kind::RayCluster, &now, &now).is_empty());
+        let queue =
+            |name: &str| json!({ "metadata": { "labels": { "kueue.x-k8s.io/queue-name": name }, "generation": 1 } });
+        assert_eq!(
+            lines(Kind::RayCluster, &queue("a"), &queue("b")),
+            ["raycluster: metadata.labels.kueue.x-k8s.io/queue-name: a -> b"]
+        );
         let file = |text: &str| json!({ "data": { "start.json": text, "fill.py": "x" } });
         assert_eq!(
             lines(Kind::Preparation, &file("1"), &file("2")),

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use kube::config::{AuthInfo, ExecConfig, Kubeconfig};
+use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::provider::LoginFile;
@@ -38,6 +39,8 @@ fn with_whole_paths(kubeconfig: &mut Kubeconfig, folder: &Path) {
         whole(&mut cluster.certificate_authority);
     }
     for login in kubeconfig.auth_infos.iter_mut().filter_map(|named| named.auth_info.as_mut()) {
+        // Editors end a line; `kubectl` takes it off as well.
+        login.token = login.token.take().map(|token| SecretString::from(token.expose_secret().trim().to_owned()));
         whole(&mut login.client_certificate);
         whole(&mut login.client_key);
         whole(&mut login.token_file);
@@ -123,6 +126,26 @@ pub(super) fn check(kubeconfig: &Kubeconfig, context: &str) -> Result<()> {
             .hint("set it in your own environment, if it is meant"));
     }
     let server = cluster.and_then(|cluster| cluster.server.as_deref()).unwrap_or_default();
+    let wrong = |why: String, hint: &str| Err(Error::new(ErrorKind::Spec, doing()).because(why).hint(hint));
+    if !is_address(server) {
+        let why = format!("the server `{server}` of its cluster `{}` is no address", chosen.cluster);
+        return wrong(why, "write it with its scheme: `server: https://10.0.0.1:6443`");
+    }
+    let proxy = cluster.and_then(|cluster| cluster.proxy_url.as_deref()).filter(|proxy| !proxy.is_empty());
+    if proxy.is_some_and(|proxy| !["http://", "https://"].iter().any(|scheme| begins_with(proxy, scheme))) {
+        let why = "its `proxy-url` is neither http:// nor https://, and gpucl has no other".to_owned();
+        return wrong(
+            why,
+            "lead a port of this machine there: `ssh -L 6443:SERVER:443 HOST`, and name https://127.0.0.1:6443 with `tls-server-name: SERVER`",
+        );
+    }
+    let token = login.and_then(|login| login.token.as_ref()).map(|token| token.expose_secret());
+    if token.is_some_and(|token| !token.bytes().all(|byte| byte > b' ' && byte < 0x7f)) {
+        return wrong(
+            "the token of its user has a blank, a line break or a letter beyond ASCII".to_owned(),
+            "a token is one word",
+        );
+    }
     let has_login = login.is_some_and(|login| {
         login.token.is_some()
             || login.token_file.is_some()
@@ -156,6 +179,24 @@ fn loads_programs(name: &str) -> bool {
     ["LD_", "DYLD_", "BASH_"].iter().any(|begin| name.starts_with(begin))
         || ["PATH", "ENV", "IFS", "SHELLOPTS", "PS4", "GCONV_PATH", "PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP"]
             .contains(&name.as_str())
+}
+
+/// Whether this is an address that a client can connect to: a scheme, a host, and a port if one is named.
+fn is_address(server: &str) -> bool {
+    let Some((_, rest)) = server.split_once("://") else { return false };
+    let place = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let (host, port) = match place.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
+        _ => (place, None),
+    };
+    ["http://", "https://"].iter().any(|scheme| begins_with(server, scheme))
+        && server.parse::<http::Uri>().is_ok()
+        && !host.is_empty()
+        && port.is_none_or(|port| port.parse::<u16>().is_ok_and(|port| port > 0))
+}
+
+fn begins_with(text: &str, start: &str) -> bool {
+    text.get(..start.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(start))
 }
 
 /// Whether what is sent to a server can be read on the way: without TLS, and not on this machine alone.
@@ -211,6 +252,23 @@ mod tests {
     }
 
     #[test]
+    fn what_no_client_can_connect_to_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        for server in
+            ["192.168.1.135:8001", "localhost:64431", "node1", "/run/x.sock", "ftp://h", "https://", "https://h:99999"]
+        {
+            let error = opened(folder.path(), "{}", server).unwrap_err().to_string();
+            assert!(error.contains(&format!("the server `{server}` of its cluster `s` is no address")), "{error}");
+        }
+        for server in ["https://h", "HTTPS://h:6443/k8s/clusters/c-1", "https://[::1]:6443", "https://[fd00::1]"] {
+            assert!(opened(folder.path(), "{}", server).is_ok(), "{server}");
+        }
+        let by = |proxy: &str| opened(folder.path(), "{}", &format!("https://h', proxy-url: '{proxy}"));
+        assert!(by("socks5://127.0.0.1:1080").unwrap_err().to_string().contains("its `proxy-url` is neither http://"));
+        assert!(by("http://127.0.0.1:3128").is_ok() && by("").is_ok());
+    }
+
+    #[test]
     fn a_login_is_never_sent_over_an_open_connection() {
         let folder = tempfile::tempdir().unwrap();
         fs_err::write(folder.path().join("token"), "secret").unwrap();
@@ -224,6 +282,11 @@ mod tests {
             }
         }
         assert!(opened(folder.path(), "{}", "http://h").is_ok(), "there is nothing to read");
+        assert!(opened(folder.path(), "{token: \"abc\\n\"}", "https://h").is_ok(), "an editor ends the line");
+        for token in ["secret one", "secret\\none", "\u{e9}"] {
+            let error = opened(folder.path(), &format!("{{token: \"{token}\"}}"), "https://h").unwrap_err().to_string();
+            assert!(error.contains("the token of its user has a blank") && !error.contains(token), "{error}");
+        }
         let set = |name: &str| {
             opened(
                 folder.path(),

@@ -11,6 +11,7 @@ mod difference;
 mod grafana;
 mod isolation;
 mod kubeconfig;
+mod labels;
 mod monitoring;
 mod names;
 mod objects;

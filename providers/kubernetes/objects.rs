@@ -27,9 +27,10 @@ const POLICY: &str = "templates/raycluster/networkpolicy.yaml.tera";
 /// The template of the PodMonitor.
 const MONITOR: &str = "templates/raycluster/podmonitor.yaml.tera";
 /// What pods have in the cluster's Secret beside the token, by key: by these a job's processes get its secrets.
-const PROGRAMS: [(&str, &str); 2] = [
+const PROGRAMS: [(&str, &str); 3] = [
     ("sitecustomize.py", "templates/raycluster/sitecustomize.py"),
     ("gpucl_worker.py", "templates/ray-native/worker.py"),
+    ("gpucl_lifecycle.py", "templates/ray-native/lifecycle.py"),
 ];
 /// How long a worker may be idle, in seconds, unless the settings say it; it is KubeRay's own.
 const USUAL_IDLE: u64 = 60;
@@ -48,6 +49,8 @@ struct View {
     scales: bool,
     idle_seconds: u64,
     service_type: &'static str,
+    /// The RayCluster's own labels. They are none of its pods'.
+    labels: BTreeMap<String, String>,
     /// The folder with the cluster's Secret.
     secrets: &'static str,
     head: Pod,
@@ -217,6 +220,7 @@ impl Renderer {
             scales: cluster.scales(),
             idle_seconds: self.settings.idle_timeout.map_or(USUAL_IDLE, |SpecDuration(idle)| idle.as_secs().max(1)),
             service_type: self.settings.service_type.name(),
+            labels: self.settings.labels.clone(),
             secrets: SECRETS,
             head: self.pod(&name, cluster, &cluster.head, HEAD),
             workers: cluster.workers.iter().map(group).collect(),

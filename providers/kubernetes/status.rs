@@ -4,6 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+/// The label that names a queue of Kueue, and the annotation of a RayCluster with labels that gpucl itself has stopped.
+const QUEUE: &str = "kueue.x-k8s.io/queue-name";
+const STOPPED: &str = "gpucl.dev/stopped";
+
 /// How far a RayCluster has come.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Standing {
@@ -11,6 +15,8 @@ pub(super) struct Standing {
     state: String,
     /// No pod is wanted.
     suspend: bool,
+    /// The queue of Kueue that has not let it run yet.
+    queued: Option<String>,
     /// KubeRay has seen the last change.
     is_current: bool,
     /// Its head is ready.
@@ -37,9 +43,14 @@ impl Standing {
         let conditions = status["conditions"].as_array().into_iter().flatten();
         let mut bad = conditions.filter(|one| one["status"] == "False").filter_map(|one| one["message"].as_str());
         let reason = status["reason"].as_str().filter(|reason| !reason.is_empty());
+        let suspended = cluster["spec"]["suspend"] == true;
+        // Kueue suspends what waits in its queue; gpucl's own `stop` says so.
+        let queued = cluster["metadata"]["labels"][QUEUE].as_str().filter(|_| suspended);
+        let queued = queued.filter(|_| cluster["metadata"]["annotations"][STOPPED].is_null()).map(str::to_owned);
         Self {
             state: status["state"].as_str().unwrap_or_default().to_owned(),
-            suspend: cluster["spec"]["suspend"] == true,
+            suspend: suspended && queued.is_none(),
+            queued,
             is_current: number(&status["observedGeneration"]) >= number(&cluster["metadata"]["generation"]),
             has_head: of("head") > 0,
             workers,
@@ -60,6 +71,9 @@ impl Standing {
     pub(super) fn describe(&self) -> String {
         let state = if self.state.is_empty() { "starting" } else { &self.state };
         let (ready, wanted) = self.workers;
+        if let Some(queue) = &self.queued {
+            return format!("it waits in Kueue's queue `{queue}`, which has not let it run");
+        }
         match (self.suspend, self.state.as_str()) {
             (true, _) => "it is being stopped".to_owned(),
             (false, "ready") if !self.has_head => {
@@ -127,5 +141,20 @@ mod tests {
         assert_eq!(one.describe(), "1 of 2 workers are ready");
         let headless = standing(cluster("ready", 3, false), [("head", 0), ("gpu", 2), ("cpu", 0)]);
         assert_eq!(headless.describe(), "its head is not ready; 2 of 2 workers are ready");
+    }
+
+    #[test]
+    fn a_cluster_that_waits_in_a_queue_is_not_as_wanted() {
+        let cluster = |annotations: Value| {
+            json!({
+                "metadata": { "generation": 1, "labels": { QUEUE: "team-a" }, "annotations": annotations },
+                "spec": { "suspend": true, "workerGroupSpecs": [{ "groupName": "gpu", "replicas": 1 }] },
+                "status": { "state": "suspended", "observedGeneration": 1 },
+            })
+        };
+        let waits = Standing::of(&cluster(json!({ "other": "x" })), &BTreeMap::new());
+        assert!(!waits.is_as_wanted());
+        assert_eq!(waits.describe(), "it waits in Kueue's queue `team-a`, which has not let it run");
+        assert!(Standing::of(&cluster(json!({ STOPPED: "true" })), &BTreeMap::new()).is_as_wanted());
     }
 }

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use super::*;
+use crate::spec::check_settings;
 
 fn scope() -> Scope {
     Scope { owner: "abcd1234".parse().unwrap(), cluster: "demo".parse().unwrap() }
 }
 
 fn renderer(settings: &Value) -> Renderer {
-    assert_eq!(FACTORY.check(settings, &[json!({})]), [], "{settings}");
+    assert_eq!(check_settings(&FACTORY, settings, &[json!({})]), [], "{settings}");
     Renderer { settings: config::read(settings).unwrap(), library: Library::default() }
 }
 
@@ -154,6 +155,25 @@ fn only_what_changes_a_pod_changes_its_digest() {
 }
 
 #[test]
+fn labels_of_the_raycluster_change_no_pod() {
+    let queue = |name: &str| json!({ "labels": { "kueue.x-k8s.io/queue-name": name } });
+    let (before, after) = (ray_cluster(&json!({}), &cluster()), ray_cluster(&queue("team-a"), &cluster()));
+    assert!(before["metadata"]["labels"].is_null(), "{before}");
+    assert_eq!(after["metadata"]["labels"], json!({ "kueue.x-k8s.io/queue-name": "team-a" }));
+    assert!(after["metadata"]["annotations"].is_null(), "{after}");
+    assert_eq!(before["spec"], after["spec"]);
+    // It is changed all the same, and found again by gpucl's own.
+    let request = |settings: Value| renderer(&settings).requests(&scope(), &cluster()).unwrap().pop().unwrap();
+    assert_ne!(request(queue("team-a")).digest(), request(queue("team-b")).digest());
+    let request = request(queue("team-a"));
+    let sent = objects::tagged(&request, &scope().tag(&request.key));
+    assert_eq!(sent["metadata"]["labels"]["kueue.x-k8s.io/queue-name"], "team-a");
+    assert_eq!(names::tag_of(&sent).unwrap().cluster, scope().cluster);
+    let stopped = ray_cluster(&queue("team-a"), &ClusterRequest { stopped: true, ..cluster() });
+    assert_eq!(stopped["metadata"]["annotations"], json!({ "gpucl.dev/stopped": "true" }));
+}
+
+#[test]
 fn the_manifest_has_labels_and_no_token() {
     let text = renderer(&json!({})).manifest(&scope(), &cluster()).unwrap();
     let documents: Vec<&str> = text.split("---\n").skip(1).collect();
@@ -174,11 +194,20 @@ fn every_mistake_names_its_key() {
         (json!({ "pods": { "cpu": "two" } }), "pods.cpu", "not an amount"),
         (json!({ "head": { "memory": "-1Gi" } }), "head.memory", "not an amount"),
         (json!({ "groups": { "gpu": { "image": "a b" } } }), "groups.gpu.image", "not an image"),
+        (json!({ "labels": { "gpucl.dev/owner": "x" } }), "labels.\"gpucl.dev/owner\"", "gpucl's own"),
+        (json!({ "labels": { "tier": "a b" } }), "labels.tier", "not the value of a label"),
+        (
+            json!({ "groups": { "gpu": { "labels": { "a b": "" } } } }),
+            "groups.gpu.labels.\"a b\"",
+            "not the key of a label",
+        ),
+        (json!({ "head": { "annotations": { "gpucl.dev/tag": "" } } }), "head.annotations.", "gpucl's own"),
+        (json!({ "pods": { "node_selector": { "pool": "-" } } }), "pods.node_selector.pool", "not the value"),
         (json!({ "pods": { "gpu_resource": "gpu" } }), "pods.gpu_resource", "not a resource"),
         (json!({ "pods": { "mounts": [{ "path": "data", "claim": "x" }] } }), "pods.mounts[0].path", "absolute"),
         (json!({ "pods": { "mounts": [{ "path": "/data" }] } }), "pods.mounts[0]", "exactly one"),
     ] {
-        let errors = FACTORY.check(&settings, &[]);
+        let errors = check_settings(&FACTORY, &settings, &[]);
         assert_eq!(errors.len(), 1, "{settings}: {errors:?}");
         assert!(errors[0].path.starts_with(path), "{errors:?}");
         assert!(errors[0].message.contains(message), "{errors:?}");

@@ -133,7 +133,7 @@ pub(super) fn check(value: &Value, hosts: &[Value]) -> Vec<FieldError> {
         Ok(settings) => settings,
         Err(wrong) => return wrong,
     };
-    let mut errors = Vec::new();
+    let (mut errors, mut unread) = (Vec::new(), Vec::new());
     let mut refuse = |path: String, message: String| errors.push(FieldError { path, message, known: Vec::new() });
     if let Some(why) = settings.endpoint.as_deref().and_then(|text| api::endpoint(text).err()) {
         refuse("endpoint".to_owned(), why.causes().join(": "));
@@ -153,7 +153,7 @@ pub(super) fn check(value: &Value, hosts: &[Value]) -> Vec<FieldError> {
     for (index, host) in hosts.iter().enumerate() {
         let path = format!("hosts[{index}]");
         match read_host(host, &path) {
-            Err(wrong) => wrong.into_iter().for_each(|error| refuse(error.path, error.message)),
+            Err(wrong) => unread.extend(wrong),
             Ok(HostSettings { kind: Some(_), gpus: Some(_) }) => {
                 refuse(path, "names its type, so `gpus` does not apply".to_owned());
             }
@@ -164,6 +164,7 @@ pub(super) fn check(value: &Value, hosts: &[Value]) -> Vec<FieldError> {
             Ok(_) => {}
         }
     }
+    errors.extend(unread);
     errors
 }
 

@@ -54,7 +54,7 @@ impl Factory for LambdaFactory {
     }
 
     fn host_schema(&self) -> schemars::Schema {
-        schemars::schema_for!(HostSettings)
+        settings::or_text(schemars::schema_for!(HostSettings), "The type alone.")
     }
 
     fn example_host(&self) -> Value {

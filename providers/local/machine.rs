@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::error::{Doing as _, Error, ErrorKind, Result};
+use crate::error::Result;
+use crate::playbook::{Capacity, capacity_here};
 use crate::provider::{GpuOffer, Offer};
 
 /// The vendors of GPUs that Ray can use, by PCI id.
@@ -13,28 +14,16 @@ const CLASSES: [&str; 4] = ["0300", "0302", "0380", "1200"];
 
 /// Reads the machine's hardware below `root`, which is `/` except in tests.
 pub(super) fn offer(root: &Path) -> Result<Offer> {
-    let cpus = std::thread::available_parallelism()
-        .doing(ErrorKind::Provider, || "count the processors of this machine".to_owned())?;
+    // What a cluster's processes can have of it.
+    let Capacity { cpus, memory, .. } = capacity_here(root)?;
     Ok(Offer {
         name: "local".to_owned(),
         place: "this machine".to_owned(),
-        cpus: u32::try_from(cpus.get()).unwrap_or(u32::MAX),
-        memory: memory(root)?,
+        cpus,
+        memory,
         gpus: gpus(&root.join("sys/bus/pci/devices")),
         price_per_hour: None,
         free: "now".to_owned(),
-    })
-}
-
-/// The machine's memory in bytes.
-fn memory(root: &Path) -> Result<u64> {
-    let doing = || "read the memory of this machine".to_owned();
-    let path = root.join("proc/meminfo");
-    let text = fs_err::read_to_string(&path).doing(ErrorKind::Provider, doing)?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
-    let kibibytes = line.and_then(|rest| rest.trim().strip_suffix("kB")).and_then(|number| number.trim().parse().ok());
-    kibibytes.map(|number: u64| number * 1024).ok_or_else(|| {
-        Error::new(ErrorKind::Provider, doing()).because(format!("{} has no line `MemTotal: N kB`", path.display()))
     })
 }
 

@@ -7,6 +7,7 @@ use std::sync::Mutex;
 
 use super::*;
 use crate::error::LeftBehind;
+use crate::spec::check_settings;
 
 /// Records ids.
 #[derive(Default)]
@@ -213,10 +214,10 @@ fn a_full_or_closed_disk_gets_a_hint() {
 #[test]
 fn settings_and_hosts_take_no_keys() {
     let wrong = serde_json::json!({ "gpus": 2 });
-    let errors = FACTORY.check(&wrong, &[serde_json::json!({}), wrong.clone()]);
+    let errors = check_settings(&FACTORY, &wrong, &[serde_json::json!({}), wrong.clone()]);
     let paths: Vec<&str> = errors.iter().map(|error| error.path.as_str()).collect();
     assert_eq!(paths, ["gpus", "hosts[1].gpus"]);
-    assert!(FACTORY.check(&serde_json::json!({}), &[serde_json::json!({}), Value::Null]).is_empty());
+    assert!(check_settings(&FACTORY, &serde_json::json!({}), &[serde_json::json!({}), Value::Null]).is_empty());
 }
 
 fn machine(cards: &[(&str, &str, &str)]) -> tempfile::TempDir {

@@ -102,7 +102,7 @@ pub(super) struct Settings {
     /// Nobody else's job may run on the nodes.
     pub(super) exclusive: bool,
     /// The job's time limit in hours; default: 3.
-    #[schemars(range(min = 0.01, max = 720))]
+    #[schemars(range(min = 0.01, max = 720), extend("examples" = [24, 0.5]))]
     pub(super) hours: Option<f64>,
     /// The GPUs of each node: a number, or a type of the site and a number: `2`, `a100:2`.
     pub(super) gpus: Option<Gpus>,
@@ -121,7 +121,8 @@ pub(super) struct Settings {
     #[schemars(extend("asks" = {"class": "privilege", "says": "Python packages from the folder {}, run as you on the Slurm cluster", "unless": ["index", "site"]}))]
     pub(super) packages: Option<String>,
     /// Where the Python environment is made: `node` (on each node's own disk, anew for each job), `home` (once, in your
-    /// home folder), or a folder on shared storage; default: `node`.
+    /// home folder), or a folder on shared storage; default: `node`. A folder that is a Python environment with Ray (conda,
+    /// virtualenv) is used as it is.
     #[schemars(extend("asks" = {"rule": "saved_to"}))]
     pub(super) environment: Option<String>,
     /// More options of `sbatch`, each like `--mail-type=END`.
@@ -281,9 +282,9 @@ pub(super) fn check(value: &Value, hosts: &[Value]) -> Vec<FieldError> {
     if let Err(message) = settings.memory() {
         refuse("memory", message);
     }
-    for module in &settings.modules {
+    for (index, module) in settings.modules.iter().enumerate() {
         if !is_word(module) {
-            refuse("modules", format!("`{}` is not the name of a module", module.escape_debug()));
+            refuse(&format!("modules[{index}]"), format!("`{}` is not the name of a module", module.escape_debug()));
         }
     }
     for (key, text) in [("packages", &settings.packages), ("environment", &settings.environment)] {
@@ -293,19 +294,25 @@ pub(super) fn check(value: &Value, hosts: &[Value]) -> Vec<FieldError> {
             refuse(key, format!("`{}` is neither `{words}` nor an absolute path", text.escape_debug()));
         }
     }
-    for save in &settings.save {
+    for (index, save) in settings.save.iter().enumerate() {
         let inside = std::path::Path::new(&save.from);
         let goes_out = inside.is_absolute() || inside.components().any(|part| part == std::path::Component::ParentDir);
         if save.from.is_empty() || goes_out || save.from.chars().any(char::is_control) {
-            refuse("save", format!("`from: {}` is not a path in the data folder", save.from.escape_debug()));
+            refuse(
+                &format!("save[{index}].from"),
+                format!("`{}` is not a path in the data folder", save.from.escape_debug()),
+            );
         }
         if !is_path(&save.to) {
-            refuse("save", format!("`to: {}` is not an absolute path or `~/…`", save.to.escape_debug()));
+            refuse(
+                &format!("save[{index}].to"),
+                format!("`{}` is not an absolute path or `~/…`", save.to.escape_debug()),
+            );
         }
     }
-    for line in &settings.sbatch {
+    for (index, line) in settings.sbatch.iter().enumerate() {
         if let Err(message) = options::check(line) {
-            refuse("sbatch", message);
+            refuse(&format!("sbatch[{index}]"), message);
         }
     }
     errors

@@ -53,6 +53,14 @@ impl LoginMachine {
         self.target.as_ref().map_or("this machine", |target| &target.node)
     }
 
+    /// A recorded relay, through the login machine as the settings have it now.
+    pub(super) fn corrected(&self, relay: Relay) -> Relay {
+        let (Some(before), Some(now)) = (&relay.login, &self.target) else { return relay };
+        let seen = before.host_key.clone().filter(|_| before.node == now.node);
+        let login = SshTarget { host_key: now.host_key.clone().or(seen), ..now.clone() };
+        Relay { login: Some(Box::new(login)), ..relay }
+    }
+
     /// The target for relays, with the host key that was seen: each machine is trusted once.
     pub(super) async fn target(&self) -> Result<Option<SshTarget>> {
         let Some(target) = self.target.clone() else { return Ok(None) };

@@ -163,6 +163,16 @@ impl Provider for Slurm {
         self.give_back(scope, resource).await
     }
 
+    fn reached(&self, place: HostPlace) -> HostPlace {
+        match place {
+            HostPlace::Ssh { target, site } => {
+                let relay = target.relay.map(|relay| Box::new(self.login.corrected(*relay)));
+                HostPlace::Ssh { target: SshTarget { relay, ..target }, site }
+            }
+            here => here,
+        }
+    }
+
     async fn place(&self, tag: &Tag, id: &str) -> Result<HostPlace> {
         self.node_place(tag, id).await
     }

@@ -28,7 +28,6 @@ const OURS: &[(&str, &str)] = &[
     ("--array", ": a cluster is one job"),
     ("--wrap", ": the job runs gpucl's own script"),
     ("--container", ": the job runs gpucl's own script"),
-    ("--container-id", ": the job runs gpucl's own script"),
     ("--export", ": the job has the variables of your login"),
     ("--export-file", ": the job has the variables of your login"),
     ("--get-user-env", ": the job has the variables of your login"),
@@ -43,6 +42,12 @@ const OURS: &[(&str, &str)] = &[
     ("--usage", ": it submits no job"),
     ("--version", ": it submits no job"),
 ];
+
+/// What to do instead of having the job run in a container by pyxis (`--container-image`, `--container-mounts`, …) or by
+/// Slurm itself (`--container-id`): <https://github.com/NVIDIA/pyxis#usage>.
+const INSTEAD: &str = "gpucl's own script and Ray run on the node, not in an image; bring Ray and packages by `environment` \
+    (a Python environment that has them), `modules` or `setup`, and start containers in jobs (`apptainer exec --nv`, `srun \
+    --container-image`)";
 
 /// Says why a line is not an option that the spec may add.
 ///
@@ -61,6 +66,9 @@ pub(super) fn check(line: &str) -> Result<(), String> {
     }
     // Sites name their own options as they like, with `_` and capital letters.
     let plain = name.replace('_', "-").to_ascii_lowercase();
+    if ["--container-", "--no-container-"].iter().any(|pyxis| plain.starts_with(pyxis)) {
+        return Err(format!("`{name}` cannot be set here: {INSTEAD}"));
+    }
     match OURS.iter().find(|(ours, _)| ours.starts_with(&plain)) {
         Some((ours, why)) if *ours == name => Err(format!("`{ours}` cannot be set here{why}")),
         Some((ours, why)) => Err(format!("`{name}` may stand for `{ours}`, which cannot be set here{why}")),
@@ -112,6 +120,21 @@ mod tests {
             assert!(check(line).is_err_and(|why| why.contains("not one option")), "{line:?}");
         }
         assert!(check("--job_name=zz").is_err() && check("--JOB-NAME=zz").is_err());
+    }
+
+    #[test]
+    fn containers_of_the_whole_job_are_refused_with_what_to_do_instead() {
+        for line in [
+            "--container-image=/home/me/ray.sqsh",
+            "--container-mounts=/mnt/home:/mnt/home",
+            "--container_image=x",
+            "--container-im=x",
+            "--container-id=7",
+            "--no-container-mount-home",
+        ] {
+            assert!(check(line).is_err_and(|why| why.contains("bring Ray and packages by `environment`")), "{line}");
+        }
+        assert!(check("--contain=x").is_err() && check("--container=/bundle").is_err());
     }
 
     #[test]

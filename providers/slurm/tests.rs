@@ -4,9 +4,10 @@ use serde_json::json;
 
 use super::*;
 use crate::host::SshTarget as Target;
+use crate::spec::check_settings;
 
 fn directives(settings: Value, nodes: usize) -> Vec<String> {
-    assert_eq!(FACTORY.check(&settings, &[]), [], "{settings}");
+    assert_eq!(check_settings(&FACTORY, &settings, &[]), [], "{settings}");
     let scope = Scope { owner: "abcd1234".parse().unwrap(), cluster: "demo".parse().unwrap() };
     job::directives(&config::read(&settings).unwrap(), &scope, nodes, "@home@/x").unwrap()
 }
@@ -50,6 +51,48 @@ fn the_options_of_sbatch_are_those_of_the_spec() {
     assert!(!has(json!({"host": "site", "sbatch": ["--requeue"]}), "--no-requeue"));
 }
 
+/// A host that is rented is not given back to correct how it is reached.
+#[test]
+fn nodes_are_reached_through_the_login_machine_of_the_settings() {
+    let opened = |settings: Value| {
+        let (events, _inbox) = crate::event::Bus::new();
+        let folder = || std::path::PathBuf::from("/nowhere");
+        let context = Context {
+            data_dir: folder(),
+            cache_dir: folder(),
+            runtime_dir: folder(),
+            clusters_dir: folder(),
+            user_environment: crate::provider::UserEnvironment::default(),
+            events,
+        };
+        FACTORY.open(&settings, &context).unwrap()
+    };
+    let recorded = |host_key: &str| {
+        let login = Target {
+            node: "site".into(),
+            user: Some("ada".into()),
+            host_key: Some(host_key.into()),
+            ..Target::default()
+        };
+        let relay = crate::host::Relay { login: Some(Box::new(login)), command: vec!["sh".into()] };
+        let target =
+            Target { node: "n1".into(), user: Some("ada".into()), relay: Some(Box::new(relay)), ..Target::default() };
+        HostPlace::Ssh { target, site: Box::default() }
+    };
+    let login = |settings: Value| {
+        let HostPlace::Ssh { target, .. } = opened(settings).reached(recorded("ssh-ed25519 AAAA")) else {
+            unreachable!()
+        };
+        assert_eq!((target.node.as_str(), target.user.as_deref()), ("n1", Some("ada")));
+        *target.relay.unwrap().login.unwrap()
+    };
+    let now = login(json!({"host": "site", "user": "bob", "port": 2222, "identity_file": "~/.ssh/site"}));
+    assert_eq!((now.user.as_deref(), now.port), (Some("bob"), Some(2222)));
+    assert_eq!(now.identity_file.as_deref(), Some(std::path::Path::new("~/.ssh/site")));
+    assert_eq!(now.host_key.as_deref(), Some("ssh-ed25519 AAAA"), "the key that was seen is still its");
+    assert_eq!(login(json!({"host": "site2"})).host_key, None, "another machine has another key");
+}
+
 #[test]
 fn every_mistake_names_its_key() {
     for (settings, path, message) in [
@@ -60,26 +103,30 @@ fn every_mistake_names_its_key() {
         (json!({"host": "site", "partition": "gpu\n#SBATCH --uid=0"}), "partition", "not one word"),
         (json!({"host": "site", "gpus": 0}), "gpus", "not a number of GPUs"),
         (json!({"host": "site", "gpus": "a100:two:3"}), "gpus", "not a number of GPUs"),
-        (json!({"host": "site", "hours": 0}), "hours", "is not between"),
+        (json!({"host": "site", "hours": 0}), "hours", "out of range: 0.01 to 720"),
         (json!({"host": "site", "memory": "32"}), "memory", "not an amount"),
-        (json!({"host": "site", "modules": ["a; rm"]}), "modules", "not the name of a module"),
+        (json!({"host": "site", "modules": ["a; rm"]}), "modules[0]", "not the name of a module"),
         (json!({"host": "site", "packages": "wheels"}), "packages", "absolute path"),
         (json!({"host": "site", "environment": "/a/../b"}), "environment", "absolute path"),
-        (json!({"host": "site", "save": [{"from": "../x", "to": "/y"}]}), "save", "not a path in the data folder"),
-        (json!({"host": "site", "save": [{"from": "x", "to": "y"}]}), "save", "not an absolute path"),
-        (json!({"host": "site", "sbatch": ["mail"]}), "sbatch", "not one option"),
-        (json!({"host": "site", "sbatch": ["--time=5"]}), "sbatch", "use `hours`"),
-        (json!({"host": "site", "sbatch": ["--job-nam=zz"]}), "sbatch", "may stand for `--job-name`"),
-        (json!({"host": "site", "sbatch": ["--mail-type=END -Jzz"]}), "sbatch", "not one option"),
-        (json!({"host": "site", "sbatch": ["--\"output\"=/home/ada/.bashrc"]}), "sbatch", "not one option"),
+        (
+            json!({"host": "site", "save": [{"from": "../x", "to": "/y"}]}),
+            "save[0].from",
+            "not a path in the data folder",
+        ),
+        (json!({"host": "site", "save": [{"from": "x", "to": "y"}]}), "save[0].to", "not an absolute path"),
+        (json!({"host": "site", "sbatch": ["mail"]}), "sbatch[0]", "not one option"),
+        (json!({"host": "site", "sbatch": ["--time=5"]}), "sbatch[0]", "use `hours`"),
+        (json!({"host": "site", "sbatch": ["--job-nam=zz"]}), "sbatch[0]", "may stand for `--job-name`"),
+        (json!({"host": "site", "sbatch": ["--mail-type=END -Jzz"]}), "sbatch[0]", "not one option"),
+        (json!({"host": "site", "sbatch": ["--\"output\"=/home/ada/.bashrc"]}), "sbatch[0]", "not one option"),
         (json!({"host": "site", "profile": "allianz"}), "profile", "not a known profile"),
     ] {
-        let errors = FACTORY.check(&settings, &[]);
+        let errors = check_settings(&FACTORY, &settings, &[]);
         assert_eq!(errors.len(), 1, "{settings}: {errors:?}");
         assert_eq!(errors[0].path, path);
         assert!(errors[0].message.contains(message), "{errors:?}");
     }
-    let errors = FACTORY.check(&json!({"host": "site"}), &[json!({}), json!({"gpus": 1})]);
+    let errors = check_settings(&FACTORY, &json!({"host": "site"}), &[json!({}), json!({"gpus": 1})]);
     assert_eq!(errors[0].path, "hosts[1].gpus");
 }
 

@@ -52,23 +52,7 @@ pub(super) struct HostSettings {
 
 /// The schema of an entry: a map, or the node's name alone.
 pub(super) fn host_schema() -> schemars::Schema {
-    let mut schema = schemars::schema_for!(HostSettings);
-    let map = schema.clone();
-    let keep = |key: &str| map.get(key).cloned().unwrap_or_default();
-    let mut entry = json!({ "title": keep("title"), "description": keep("description") });
-    let own = map.as_object().cloned().unwrap_or_default();
-    let own: serde_json::Map<String, Value> = own
-        .into_iter()
-        .filter(|(key, _)| !["$schema", "title", "description", "$defs"].contains(&key.as_str()))
-        .collect();
-    entry["anyOf"] = json!([own, { "type": "string", "description": "The host's name alone." }]);
-    if let Some(definitions) = map.get("$defs") {
-        entry["$defs"] = definitions.clone();
-    }
-    if let Value::Object(keys) = entry {
-        schema = schemars::Schema::from(keys);
-    }
-    schema
+    settings::or_text(schemars::schema_for!(HostSettings), "The host's name alone.")
 }
 
 /// Validates the defaults for all hosts.

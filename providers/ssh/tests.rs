@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::*;
 use crate::error::LeftBehind;
+use crate::spec::check_settings;
 
 struct Nobody;
 
@@ -112,26 +113,26 @@ async fn files_not_named_by_a_tag_are_left_alone() {
 #[test]
 fn every_mistake_of_an_entry_names_its_key() {
     let wrong = [
-        (json!({}), "hosts[0]", "missing field `node`"),
+        (json!({}), "hosts[0].node", "is missing"),
         (json!({"node": "gpu1", "nod": 1}), "hosts[0].nod", "unknown key"),
         (json!({"node": "-oProxyCommand=x"}), "hosts[0].node", "is not the name of a host"),
         (json!({"node": "gpu1\nUser root"}), "hosts[0].node", "is not the name of a host"),
         (json!("cc@gpu1"), "hosts[0]", "write it as `user:`"),
         (json!({"node": "gpu1:2222"}), "hosts[0].node", "write it as `port:`"),
-        (json!({"node": "gpu1", "port": 0}), "hosts[0].port", "between 1 and 65535"),
+        (json!({"node": "gpu1", "port": 0}), "hosts[0].port", "1 to 65535"),
         (json!({"node": "gpu1", "host_key": "AAAA"}), "hosts[0].host_key", "is not a public key"),
         (json!({"node": "gpu1", "user": "a b"}), "hosts[0].user", "is not a user name"),
     ];
     for (host, path, message) in wrong {
-        let errors = FACTORY.check(&json!({}), &[host]);
+        let errors = check_settings(&FACTORY, &json!({}), &[host]);
         assert_eq!(errors.len(), 1, "{errors:?}");
         assert_eq!(errors[0].path, path);
         assert!(errors[0].message.contains(message), "{errors:?}");
     }
-    assert_eq!(FACTORY.check(&json!({"usr": "x"}), &[])[0].path, "usr");
+    assert_eq!(check_settings(&FACTORY, &json!({"usr": "x"}), &[])[0].path, "usr");
     let right =
         [json!("gpu1"), json!("2001:db8::1"), json!({"node": "gpu2", "host_key": "ssh-ed25519 AAAAC3Nz comment"})];
-    assert_eq!(FACTORY.check(&json!({"user": "cc", "port": 2222}), &right), []);
+    assert_eq!(check_settings(&FACTORY, &json!({"user": "cc", "port": 2222}), &right), []);
 }
 
 /// The defaults reach `ssh_config` like a host's own settings; errors in them are reported once, at their position.
@@ -141,12 +142,12 @@ fn the_defaults_for_all_hosts_are_checked_as_well() {
         (json!({"user": "x\nProxyCommand=touch /tmp/x"}), "user", "is not a user name"),
         (json!({"identity_file": "~/k\nProxyCommand=x"}), "identity_file", "holds a control character"),
         (json!({"identity_file": "${SECRET}/k"}), "identity_file", "holds `${`"),
-        (json!({"port": 0}), "port", "between 1 and 65535"),
+        (json!({"port": 0}), "port", "1 to 65535"),
     ];
     let own = json!({"node": "gpu3", "user": "cc", "port": 22, "identity_file": "k"});
     for (settings, path, message) in wrong {
         for hosts in [&[json!("gpu1"), json!("gpu2")][..], std::slice::from_ref(&own), &[]] {
-            let errors = FACTORY.check(&settings, hosts);
+            let errors = check_settings(&FACTORY, &settings, hosts);
             assert_eq!(errors.len(), 1, "{errors:?}");
             assert_eq!(errors[0].path, path);
             assert!(errors[0].message.contains(message), "{errors:?}");
@@ -168,7 +169,7 @@ fn a_host_is_not_claimed_with_unchecked_settings() {
 #[test]
 fn the_same_machine_twice_is_refused_at_its_entry() {
     let twice = [json!("gpu1"), json!({"node": "GPU1", "user": "other"}), json!({"node": "gpu1", "port": 2222})];
-    let errors = FACTORY.check(&json!({}), &twice);
+    let errors = check_settings(&FACTORY, &json!({}), &twice);
     assert_eq!(errors.len(), 1, "{errors:?}");
     assert_eq!(
         (errors[0].path.as_str(), errors[0].message.as_str()),

@@ -54,12 +54,11 @@ while [ "$tries" -lt 100 ]; do
     tries=$((tries + 1))
     sleep 0.1 2>/dev/null || sleep 1
 done
-# Short links into this host's home, which Ray's sockets need.
-for link in "/tmp/gpucl-$(id -u)"/*; do
-    [ -L "$link" ] || continue
-    case $(readlink "$link") in "$folder"/*) rm -f "$link" ;; esac
+# Folders of short paths into this host's home, which Ray's sockets need.
+for link in /tmp/gpucl-*/r; do
+    if [ ! -L "$link" ] || [ ! -O "${link%/r}" ]; then continue; fi
+    case $(readlink "$link") in "$folder"/*) rm -rf "${link%/r}" ;; esac
 done
-rmdir "/tmp/gpucl-$(id -u)" 2>/dev/null
 cd /
 rm -rf "$folder" 2>/dev/null || { sleep 1; rm -rf "$folder"; }
 rmdir "${folder%/*}" 2>/dev/null

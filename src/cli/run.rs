@@ -52,7 +52,7 @@ where
     result
 }
 
-/// First Ctrl-C: start nothing new. Second: stop now.
+/// First Ctrl-C: start nothing new, wait for nothing. Second: drop calls in flight.
 async fn signals(handle: CancelHandle, bus: Bus, cluster: String) {
     use tokio::signal::unix::{SignalKind, signal};
     let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
@@ -65,9 +65,9 @@ async fn signals(handle: CancelHandle, bus: Bus, cluster: String) {
             _ = terminate.recv() => {}
         }
         match handle.press() {
-            Urgency::Finish => {
-                bus.warn("stopping: running operations finish, no new ones start; press Ctrl-C again to stop now")
-            }
+            Urgency::Finish => bus.warn(
+                "stopping: calls in flight finish, waits end, nothing new starts; press Ctrl-C again to stop now",
+            ),
             _ => bus.warn(format!(
                 "stopped: running operations are on record; `gpucl up` continues, `gpucl down -c {cluster}` removes all"
             )),

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::cli::app::App;
 use crate::cli::command_error::usage;
+use crate::cli::spec_args;
 use crate::cluster::{self, Bridge, DASHBOARD_PORT, Far, Known, Pods, Remote};
 use crate::error::{Error, ErrorKind, Result};
 use crate::host::{SshHost, Tunnel};
@@ -62,13 +63,24 @@ pub(crate) struct Head {
 }
 
 impl Target {
-    /// Selects the cluster: `-c`, `GPUCL_CLUSTER`, `./cluster.yaml`, else the only one.
+    /// The same, for a command that only shows what is known: a cluster on another machine with this home is one too.
+    pub(crate) fn anywhere(app: &App) -> Result<Self> {
+        Self::known(app, name(app)?)
+    }
+
+    /// Selects the cluster: `-c`, `GPUCL_CLUSTER`, `./cluster.yaml` or `./cluster.yml`, else the only one.
     pub(crate) fn choose(app: &App) -> Result<Self> {
         Self::of(app, name(app)?)
     }
 
     /// The cluster of this name.
     pub(crate) fn of(app: &App, name: ClusterName) -> Result<Self> {
+        let target = Self::known(app, name)?;
+        cluster::refuse_other_machine(&app.paths, &target.known.state, "use the cluster")?;
+        Ok(target)
+    }
+
+    fn known(app: &App, name: ClusterName) -> Result<Self> {
         let known = cluster::status(&app.paths, &name)?.ok_or_else(|| cluster::unknown(&app.paths, &name))?;
         let access = cluster::access(&app.paths, &known.state);
         if let Some(ends) = known.report.ends {
@@ -143,7 +155,7 @@ impl Target {
     }
 }
 
-/// Refuses to choose a cluster by the `cluster.yaml` of a folder if it was brought up from another one: a stranger's
+/// Refuses to choose a cluster by the spec of a folder if it was brought up from another one: a stranger's
 /// folder does not decide which of the user's clusters is meant.
 fn refuse_another(app: &App, name: &ClusterName, file: &Path) -> Result<()> {
     let Some(known) = cluster::status(&app.paths, name)? else { return Ok(()) };
@@ -156,7 +168,8 @@ fn refuse_another(app: &App, name: &ClusterName, file: &Path) -> Result<()> {
         return Ok(());
     }
     let before = known.state.spec_path.as_deref().unwrap_or("standard input");
-    Err(usage("choose a cluster", format!("the cluster.yaml here names `{name}`, but that cluster is from {before}"))
+    let here = file.file_name().unwrap_or_default().display();
+    Err(usage("choose a cluster", format!("the {here} here names `{name}`, but that cluster is from {before}"))
         .hint(format!("if that one is meant, name it: -c {name}")))
 }
 
@@ -173,8 +186,7 @@ pub(crate) fn name(app: &App) -> Result<ClusterName> {
         }
         return Ok(name);
     }
-    let here = app.here.join("cluster.yaml");
-    if here.is_file() {
+    if let Some(here) = spec_args::in_folder(&app.here) {
         let name = spec::load_alone(&here, &providers::find)?.spec.name;
         refuse_another(app, &name, &here)?;
         return Ok(name);

@@ -1,6 +1,7 @@
 //! `down`: removes everything of a cluster, and proves that nothing is left.
 
 use super::errors::unknown;
+use super::machine::refuse_other_machine;
 use super::{DownOptions, Proof, Settings, backend};
 use crate::agent::ScheduledUp;
 use crate::error::{Error, ErrorKind, Result};
@@ -19,6 +20,7 @@ pub async fn down(settings: &Settings, name: &ClusterName, options: DownOptions)
     let older = Store::forget_older(&settings.paths, name)?;
     let (store, spec) = match Store::open(&settings.paths, name)? {
         Some(store) => {
+            refuse_other_machine(&settings.paths, store.state(), "take down")?;
             let spec = store.state().spec.clone();
             if options.keep_data && spec.as_ref().is_some_and(|spec| spec.runtime == Runtime::Native) {
                 return Err(Error::new(ErrorKind::Unsupported, format!("keep the data of {name}"))

@@ -9,7 +9,8 @@ use crate::name::{ClusterName, Owner, Scope};
 use crate::provider::{Context, Provider, UserEnvironment};
 use crate::providers;
 use crate::render::Library;
-use crate::spec::Spec;
+use crate::runtime::project;
+use crate::spec::{Loaded, Spec};
 use crate::state::{ClusterState, Item, ItemKind, Notes, Paths};
 
 /// The settings of a command, built by the command line and passed to every verb.
@@ -73,6 +74,12 @@ pub(super) fn same_file(known: &ClusterState, path: Option<&str>) -> Result<()> 
         }
         _ => Ok(()),
     }
+}
+
+/// Refuses values for playbooks that these cannot use, before any host is reached.
+pub(super) fn settings_fit(settings: &Settings, loaded: &Loaded) -> Result<()> {
+    let wrong = project::wrong_settings(&loaded.spec, &settings.library)?;
+    if wrong.is_empty() { Ok(()) } else { Err(loaded.places.errors(wrong)) }
 }
 
 /// Refuses to change the provider or runtime of an existing cluster: the new one would not see what the old one made.

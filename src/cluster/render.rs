@@ -6,11 +6,12 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use super::Settings;
+use super::open::settings_fit;
 use crate::error::{Doing as _, ErrorKind, Result};
 use crate::host::LocalHost;
 use crate::name::Key;
 use crate::plan::{Machine, desired};
-use crate::playbook::{self, Facts, GpuFact, Vendor};
+use crate::playbook::{self, Facts, GpuFact, RunAs, Vendor};
 use crate::provider::{HostPlace, HostRequest, Site};
 use crate::runtime::compose;
 use crate::runtime::project::{self, DeployRequest, HostFolders, HostInput, Others, PrepareRequest};
@@ -135,12 +136,8 @@ fn address_of(entry: &Value) -> String {
 }
 
 fn nodes_on(loaded: &Loaded, hosts: &[HostInput]) -> Result<Vec<NodeSpec>> {
-    let machine = |facts: &Facts| Machine {
-        cpus: facts.cpus,
-        memory: facts.memory,
-        gpus: u32::try_from(facts.gpus.len()).unwrap_or(u32::MAX),
-    };
-    let machines: Vec<(Key, Machine)> = hosts.iter().map(|host| (host.key.clone(), machine(&host.facts))).collect();
+    let machine = |host: &HostInput| (host.key.clone(), Machine::of(&host.facts, loaded.spec.runtime));
+    let machines: Vec<(Key, Machine)> = hosts.iter().map(machine).collect();
     desired(&loaded.spec, &machines).map_err(|(path, sentence)| loaded.places.error(&path, sentence))
 }
 
@@ -155,6 +152,7 @@ pub async fn render(settings: &Settings, loaded: &Loaded) -> Result<Vec<Rendered
     if let Some(text) = super::backend::manifest(settings, loaded).await? {
         return Ok(vec![RenderedFile { path: "cluster.yaml".into(), bytes: text.into() }]);
     }
+    settings_fit(settings, loaded)?;
     let spec = &loaded.spec;
     let scope = settings.scope(&spec.name);
     let known = known_of(settings, spec)?;
@@ -254,7 +252,7 @@ pub fn ray_cluster_yaml(settings: &Settings, loaded: &Loaded) -> Result<Vec<Rend
             "container_name": format!("gpucl-{}", spec.name),
             "pull_before_run": true,
             "run_options": [
-                format!("--shm-size={}", compose::shared_memory(store, compose::loader_room(hosts[0].facts.memory))),
+                format!("--shm-size={}", compose::shared_memory(store, compose::loader_room(hosts[0].facts.capacity(RunAs::Containers).memory))),
                 "--ulimit nofile=65536:65536",
                 "-e RAY_AUTH_MODE=token",
             ],

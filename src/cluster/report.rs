@@ -1,11 +1,17 @@
 //! The reports that `status` and `list` print.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::money::Money;
 use crate::name::ClusterName;
 use crate::state::{ClusterState, Spending};
+use crate::util::human;
+
+/// The exit code of a process that was ended by SIGKILL.
+const KILLED: i32 = 137;
 
 /// One node, from the state and the last inspection.
 #[derive(Debug, Clone, Serialize)]
@@ -26,6 +32,33 @@ pub struct NodeReport {
     pub age_seconds: Option<u64>,
     /// How it ended, if it did.
     pub ended: Option<String>,
+    /// Its last end that nobody asked for, if the cluster was not checked since.
+    pub last_end: Option<LastEnd>,
+}
+
+/// How a node ended by itself, and what follows.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LastEnd {
+    /// When, if that is known.
+    pub at: Option<Timestamp>,
+    /// Its exit code, if that is known.
+    pub exit_code: Option<i32>,
+    /// How often it was started again by itself.
+    pub restarts: u32,
+    /// What follows.
+    pub then: AfterEnd,
+}
+
+/// What follows the end of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AfterEnd {
+    /// It is started again by itself.
+    StartsAgain,
+    /// It was started again by itself.
+    StartedAgain,
+    /// It stays as it is until the next `up`.
+    Stays,
 }
 
 /// A container of a cluster, as its host reports it.
@@ -69,7 +102,7 @@ pub struct LimitsReport {
 pub struct StatusReport {
     /// The cluster's name.
     pub cluster: ClusterName,
-    /// `ready`, `running`, `stopped`, `partly`, `unfinished`, `waiting`.
+    /// `ready`, `running`, `stopped`, `partly`, `unfinished`, `waiting`; `away`, on another machine with this home.
     pub phase: &'static str,
     /// The provider's name.
     pub provider: String,
@@ -105,6 +138,56 @@ pub struct StatusReport {
     pub waits_until: Option<jiff::Timestamp>,
     /// What the scheduled up waits for.
     pub waits_for: Option<String>,
+    /// The machine that it is on, if that is another one with this home folder.
+    pub machine: Option<String>,
+}
+
+impl StatusReport {
+    /// What happened to nodes that ended by themselves: when, and whether they come back; one sentence for each.
+    pub fn happened(&self, now: Timestamp) -> Vec<String> {
+        let head_stays = self.nodes.iter().any(|node| node.name == "head" && stays(node));
+        self.nodes.iter().filter_map(|node| Some(sentence(node, node.last_end.as_ref()?, head_stays, now))).collect()
+    }
+
+    /// Whether all nodes that ended come back by themselves, and at least one does.
+    pub fn comes_back(&self) -> bool {
+        self.nodes.iter().any(|node| node.last_end.is_some()) && !self.nodes.iter().any(stays)
+    }
+}
+
+/// Whether the node ended and is not started again.
+fn stays(node: &NodeReport) -> bool {
+    node.last_end.as_ref().is_some_and(|end| end.then == AfterEnd::Stays)
+}
+
+fn sentence(node: &NodeReport, end: &LastEnd, head_stays: bool, now: Timestamp) -> String {
+    let ago = |duration: u64| human::short_duration(Duration::from_secs(duration));
+    let when = end.at.map(|at| {
+        let passed = u64::try_from(now.duration_since(at).as_secs()).unwrap_or_default();
+        format!(" {} ago, at {}", ago(passed), at.strftime("%H:%M:%S UTC"))
+    });
+    let how = end.exit_code.map(|code| match code {
+        KILLED => format!(" with exit code {code} (killed, as by `ray stop --force` or for lack of memory)"),
+        code => format!(" with exit code {code}"),
+    });
+    let what = format!("{} ended{}{}", node.name, when.unwrap_or_default(), how.unwrap_or_default());
+    let is_head = node.name == "head";
+    match end.then {
+        AfterEnd::Stays if is_head => format!(
+            "{what}; it does not come back by itself, as a new head is a new cluster without the jobs and objects of \
+             this one: `gpucl up` starts it"
+        ),
+        AfterEnd::Stays => format!("{what}; it does not come back by itself: `gpucl up` starts it"),
+        AfterEnd::StartsAgain | AfterEnd::StartedAgain if head_stays => {
+            format!("{what}; it comes back once the head runs: `gpucl up` starts both")
+        }
+        AfterEnd::StartsAgain => format!("{what}; it is coming back: it is started again by itself"),
+        AfterEnd::StartedAgain => format!(
+            "{what}; it was started again by itself{}, and is back once Ray lists it as alive, in a minute or two{}",
+            node.age_seconds.map(|age| format!(" {} ago", ago(age))).unwrap_or_default(),
+            if is_head { "; jobs and objects from before are lost" } else { "" }
+        ),
+    }
 }
 
 /// A cluster's state and the report on it.
@@ -114,4 +197,56 @@ pub struct Known {
     pub state: ClusterState,
     /// The report on that state.
     pub report: StatusReport,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(name: &str, then: AfterEnd, exit_code: Option<i32>) -> NodeReport {
+        let at = (then != AfterEnd::StartedAgain).then(|| "2026-11-21T12:00:00Z".parse().unwrap());
+        let restarts = u32::from(then == AfterEnd::StartedAgain);
+        NodeReport {
+            name: name.to_owned(),
+            group: None,
+            host: "host-0".to_owned(),
+            running: then == AfterEnd::StartedAgain,
+            stopped_by_hand: false,
+            pid: None,
+            age_seconds: Some(9),
+            ended: None,
+            last_end: Some(LastEnd { at, exit_code, restarts, then }),
+        }
+    }
+
+    fn says(nodes: &[NodeReport]) -> Vec<String> {
+        let head_stays = nodes.iter().any(|node| node.name == "head" && stays(node));
+        let now = "2026-11-21T12:00:21Z".parse().unwrap();
+        let one = |node: &NodeReport| node.last_end.as_ref().map(|end| sentence(node, end, head_stays, now));
+        nodes.iter().filter_map(one).collect()
+    }
+
+    #[test]
+    fn what_ended_is_said_with_when_and_how_and_whether_it_comes_back() {
+        let head = node("head", AfterEnd::Stays, Some(137));
+        let worker = node("worker-0", AfterEnd::StartsAgain, Some(1));
+        let [of_head, of_worker] = says(&[head, worker.clone()]).try_into().unwrap();
+        assert!(of_head.starts_with("head ended 21.0s ago, at 12:00:00 UTC with exit code 137 (killed"), "{of_head}");
+        assert!(of_head.contains("does not come back by itself") && of_head.ends_with("`gpucl up` starts it"));
+        assert!(of_worker.ends_with("it comes back once the head runs: `gpucl up` starts both"), "{of_worker}");
+        assert_eq!(
+            says(&[worker]),
+            [
+                "worker-0 ended 21.0s ago, at 12:00:00 UTC with exit code 1; it is coming back: it is started again by itself"
+            ]
+        );
+        let [of_head, of_worker] = says(&[
+            node("head", AfterEnd::StartedAgain, None),
+            NodeReport { last_end: None, ..node("worker-0", AfterEnd::Stays, None) },
+        ])
+        .try_into()
+        .unwrap_or_else(|some: Vec<String>| [some[0].clone(), String::new()]);
+        assert!(of_head.starts_with("head ended; it was started again by itself 9.0s ago"), "{of_head}");
+        assert!(of_head.contains("jobs and objects from before are lost") && of_worker.is_empty());
+    }
 }

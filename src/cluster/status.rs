@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
+use super::machine::other_machine;
 use super::{Known, LimitsReport, Settings, StatusReport, backend};
 use crate::agent::ScheduledUp;
 use crate::agent::deadline::{Limits, Watcher};
@@ -28,8 +29,8 @@ pub async fn inspect(settings: &Settings, name: &ClusterName) -> Result<Option<K
     let state = store.state().clone();
     let report = report(&settings.paths, &state);
     let report = match &state.spec {
-        Some(spec) => backend::of(spec)?.inspect(settings, spec, &store, report).await?,
-        None => report,
+        Some(spec) if report.machine.is_none() => backend::of(spec)?.inspect(settings, spec, &store, report).await?,
+        _ => report,
     };
     Ok(Some(Known { report, state }))
 }
@@ -61,7 +62,7 @@ fn limits_of(folder: &Path, state: &ClusterState) -> Option<LimitsReport> {
 }
 
 fn report(paths: &Paths, state: &ClusterState) -> StatusReport {
-    let report = StatusReport {
+    let mut report = StatusReport {
         cluster: state.name.clone(),
         phase: "unfinished",
         provider: state.spec.as_ref().map(|spec| spec.provider.name().to_owned()).unwrap_or_default(),
@@ -88,7 +89,13 @@ fn report(paths: &Paths, state: &ClusterState) -> StatusReport {
         brought_up_by: None,
         waits_until: None,
         waits_for: None,
+        machine: None,
     };
+    report.machine = other_machine(paths, state);
+    if report.machine.is_some() {
+        report.phase = "away";
+        return report;
+    }
     let backend = state.spec.as_ref().and_then(|spec| backend::of(spec).ok());
     let mut report = backend.map_or(report.clone(), |backend| backend.report(state, report));
     if let Some(scheduled_up) = ScheduledUp::of(&paths.cluster(&state.name)) {

@@ -1,6 +1,7 @@
 //! `stop`: ends Ray and keeps the hosts.
 
 use super::errors::unknown;
+use super::machine::refuse_other_machine;
 use super::{Settings, backend};
 use crate::error::Result;
 use crate::name::ClusterName;
@@ -10,6 +11,7 @@ use crate::state::{Lock, Store};
 pub async fn stop(settings: &Settings, name: &ClusterName) -> Result<Vec<String>> {
     let _lock = Lock::take(&settings.paths, name, "stop")?;
     let store = Store::open(&settings.paths, name)?.ok_or_else(|| unknown(&settings.paths, name))?;
+    refuse_other_machine(&settings.paths, store.state(), "stop")?;
     let spec = store.state().spec.clone().ok_or_else(|| unknown(&settings.paths, name))?;
     backend::of(&spec)?.stop(settings, &spec, store).await
 }

@@ -1,5 +1,6 @@
 //! `up`: from nothing, or from whatever exists, to a verified cluster.
 
+use super::machine::refuse_other_machine;
 use super::open::{same_file, same_kind};
 use super::pin::{Pins, pinned};
 use super::{Settings, UpOptions, UpOutcome, backend};
@@ -13,6 +14,7 @@ pub async fn up(settings: &Settings, loaded: &Loaded, options: &UpOptions) -> Re
     let _lock = Lock::take(&settings.paths, name, "up")?;
     let known = Store::open(&settings.paths, name)?;
     if let Some(known) = &known {
+        refuse_other_machine(&settings.paths, known.state(), "bring up")?;
         same_kind(known.state(), &loaded.spec)?;
         if !options.new_spec {
             same_file(known.state(), options.path.as_deref())?;

@@ -1,6 +1,7 @@
 //! `verify`: all checks of a cluster once more.
 
 use super::errors::{not_running, unknown};
+use super::machine::refuse_other_machine;
 use super::{Settings, Verified, backend};
 use crate::error::Result;
 use crate::name::ClusterName;
@@ -11,6 +12,7 @@ use crate::state::{ClusterState, Lock, Store};
 pub async fn verify(settings: &Settings, name: &ClusterName) -> Result<Verified> {
     let _lock = Lock::take(&settings.paths, name, "verify")?;
     let store = Store::open(&settings.paths, name)?.ok_or_else(|| unknown(&settings.paths, name))?;
+    refuse_other_machine(&settings.paths, store.state(), "verify")?;
     let spec = store.state().running_spec().cloned().ok_or_else(|| unknown(&settings.paths, name))?;
     backend::of(&spec)?.verify(settings, &spec, store).await
 }

@@ -1,6 +1,7 @@
 //! `worker stop`, `start` and `kill`: one worker by hand. How many there are is the spec's.
 
 use super::errors::{not_running, unknown};
+use super::machine::refuse_other_machine;
 use super::{Settings, backend};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::{ClusterName, Key};
@@ -16,6 +17,7 @@ use crate::util::near;
 pub async fn by_hand(settings: &Settings, name: &ClusterName, worker: &Key, by_hand: ByHand) -> Result<()> {
     let _lock = Lock::take(&settings.paths, name, by_hand.verb())?;
     let store = Store::open(&settings.paths, name)?.ok_or_else(|| unknown(&settings.paths, name))?;
+    refuse_other_machine(&settings.paths, store.state(), "change a worker of")?;
     let spec = store.state().spec.clone().ok_or_else(|| unknown(&settings.paths, name))?;
     let worker = named(store.state(), &worker.display_name(), by_hand.name())?;
     backend::of(&spec)?.by_hand(settings, &spec, store, &worker, by_hand).await

@@ -12,6 +12,7 @@ What it does first, and why:
   waits for the head's own node.
 * A worker that is asked to end while the file ENDING exists does so at once, without draining: its whole cluster ends,
   or its head is replaced. A head always does.
+* A node that Ray has lost ends, while `ray start` would stay: its raylet was drained, or the head says that it is dead.
 * Ray starts its worker processes with `worker.py`, which adds the secrets of their job: so `ray` is run from here, with
   the path of that script.
 
@@ -26,7 +27,7 @@ import time
 # Python leaves it out where PYTHONSAFEPATH is set.
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-from lifecycle import drain_unless, wait_for_head_node
+from lifecycle import drain_unless, end_when_lost, start_several_at_once, wait_for_head_node
 
 TOKEN = os.environ.get("RAY_AUTH_TOKEN_PATH", "/run/gpucl/secrets/ray_token")
 HEADERS = "/run/gpucl/secrets/prometheus_headers"
@@ -106,6 +107,7 @@ def run_ray(arguments, head=None):
     else:
         say("this Ray starts its processes in another way: secrets of jobs do not reach them")
     drain_unless(ENDING if head else None)
+    end_when_lost()
     if head:
         if not wait_for_head_node(head, HEAD_NODE_LIMIT):
             say(f"the head at {head} did not become a node of its own cluster within {HEAD_NODE_LIMIT} s")
@@ -126,6 +128,7 @@ def main():
     role, command = sys.argv[1], sys.argv[split + 1 :]
     # With fork support, newer gRPC aborts Ray's client server with a failed check when that starts a server of its own.
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+    start_several_at_once(role == "head")
     headers = read(HEADERS)
     if headers:
         os.environ["RAY_PROMETHEUS_HEADERS"] = headers

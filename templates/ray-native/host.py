@@ -10,7 +10,7 @@ HOME is the host's folder. `nodes.json` in it has the command of each node, with
 here:
 
     @home@      the host's folder
-    @links@     a folder of short paths: the paths of Ray's sockets must be short
+    @links@     a folder of short paths, named in the file `short`: the paths of Ray's sockets must be short
     @ray_env@   Ray's virtual environment
     @store@     the program of the object store, if one runs here
 
@@ -41,6 +41,7 @@ import json
 import os
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import time
@@ -75,16 +76,25 @@ def reapers(tag):
     return {pid for pid in carrying("GPUCL_TAG", tag) if is_reaper(pid)}
 
 
-def links(folder):
-    """Returns the folder of short paths, which only this user may access."""
-    folder = folder or f"/tmp/gpucl-{os.getuid()}"
+def links(home):
+    """Returns the host's folder of short paths, which its folder names, and `r` in which leads to Ray's files.
+
+    Both are made again where a cleaner of temporary files removed them; raises OSError where others have access to the folder."""
+    folder, target = read(f"{home}/short").strip(), f"{home}/ray"
+    if not folder:
+        raise FileNotFoundError(f"{home}/short does not name the folder of short paths")
     try:
-        os.makedirs(folder, 0o700)
+        os.mkdir(folder, 0o700)
     except FileExistsError:
         pass
     found = os.lstat(folder)
-    if not os.path.isdir(folder) or os.path.islink(folder) or found.st_uid != os.getuid() or found.st_mode & 0o077:
-        fail(f"{folder} is not a folder of this user alone")
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        raise PermissionError(f"{folder} is not a folder of this user alone")
+    link = f"{folder}/r"
+    if not os.path.islink(link) or os.readlink(link) != target:
+        new = f"{link}.{os.getpid()}"
+        os.symlink(target, new)
+        os.replace(new, link)
     return folder
 
 
@@ -98,7 +108,10 @@ def load(home):
     store = values.get("store_program", "")
     if not os.access(store, os.X_OK) and any(node["role"] == "service" for node in host["nodes"]):
         fail(f"the program of the object store is missing: {store or 'none was installed'}")
-    places = {"@home@": home, "@links@": links(host["links"]), "@ray_env@": ray_env, "@store@": store}
+    try:
+        places = {"@home@": home, "@links@": links(home), "@ray_env@": ray_env, "@store@": store}
+    except OSError as error:
+        fail(str(error))
 
     def put(value):
         if isinstance(value, dict):
@@ -114,15 +127,9 @@ def load(home):
 
 
 def make_folders(home, host):
-    """Makes the folders of the nodes, and the short link to them."""
+    """Makes the folders of the nodes."""
     for folder in ["logs", "run", "ray/t", *(f"ray/{node['short']}" for node in host["nodes"])]:
         os.makedirs(f"{home}/{folder}", mode=0o700, exist_ok=True)
-    link, target = host["link"], f"{home}/ray"
-    if os.path.islink(link) and os.readlink(link) == target:
-        return
-    new = f"{link}.{os.getpid()}"
-    os.symlink(target, new)
-    os.replace(new, link)
 
 
 class Node:
@@ -322,7 +329,7 @@ def supervise(home):
         node.end_rest()
     if os.path.exists(ending):
         os.remove(ending)
-    give_up_ports(links(host["links"]), host["tag"], {node.launch["tag"] for node in nodes})
+    give_up_ports(links(home), {node.launch["tag"] for node in nodes})
     for node in new:
         node.put_log_away()
         node.start()
@@ -330,18 +337,24 @@ def supervise(home):
     with open(f"{home}/run/supervisor.new", "w", encoding="utf-8") as file:
         file.write(f"running {os.getpid()} {started(os.getpid())} {now()} 0 - -\n")
     os.replace(f"{home}/run/supervisor.new", f"{home}/run/supervisor")
+    trouble = None
     while not asked:
+        try:
+            links(home)
+        except OSError as error:
+            if str(error) != trouble:
+                trouble = str(error)
+                say(trouble)
         poll_all(home, nodes)
         time.sleep(0.3)
     # Orphans would be lost with this process; nodes go on.
     poll_all(home, [node for node in nodes if node.due is None])
 
 
-def give_up_ports(folder, host, nodes):
+def give_up_ports(folder, nodes):
     """Releases the ports of this host's nodes that are no longer wanted."""
     for path in glob.glob(f"{folder}/ports/[0-9]*"):
-        words = read(path).split()
-        if len(words) == 2 and words[1] == host and words[0] not in nodes:
+        if read(path).split(" ")[0] not in nodes:
             os.remove(path)
 
 

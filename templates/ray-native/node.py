@@ -14,6 +14,7 @@ All other arguments are those of `ray`. What this adds, and why:
 * Ray starts the node's agent through `agent.py`, so that it finds the logs of the jobs on its own node.
 * A worker that is asked to end while `run/.ending` exists beside this file does so at once, without draining: its whole
   cluster ends, or its head is replaced. A head always does.
+* A node that Ray has lost ends, while `ray start` would stay: its raylet was drained, or the head says that it is dead.
 * Head and workers start at the same time: a worker imports Ray first, which takes seconds, and then waits until the
   head's port accepts connections. The head may be on another machine that is ready much later.
 
@@ -33,7 +34,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-from lifecycle import drain_unless, wait_for_head_node
+from lifecycle import drain_unless, end_when_lost, start_several_at_once, wait_for_head_node
 from reachable import reachable
 
 LOOPBACK = "127.0.0.1"
@@ -198,11 +199,13 @@ def main():
     if own is not None:
         arguments = with_address(arguments, own, seconds)
         own = arguments[arguments.index("--node-ip-address") + 1]
+    start_several_at_once("--head" in arguments)
     sys.argv = ["ray", *arguments]
     ray_main = prepare_ray(own)
     address = head_address(arguments)
     here = os.path.dirname(os.path.abspath(__file__))
     drain_unless(None if address is None else os.path.join(here, "run/.ending"))
+    end_when_lost()
     if address is not None:
         wait_for(address, seconds)
         if not wait_for_head_node(address, seconds):

@@ -1,9 +1,15 @@
-"""Starts a worker process of Ray, with the secrets of its job in its environment.
+"""Starts a worker process of Ray, with the environment of its job.
 
 Ray executes this for each worker process, in place of its own `setup_worker.py`, which follows. A job that was
 submitted with `--secret` has an id in the variable GPUCL_SECRETS, which is all that Ray has of it. The values are in a
 file of that name in the cluster's data folder, private to the user of jobs, until the job has ended. The process that
 starts a job's command is a worker too, so that the command has them as well.
+
+Ray replaces `$NAME` and `${NAME}` in the variables of a job by the node's own. Those that GPUCL_LITERAL names, which
+`--env` gave, are taken out of Ray's hands and set as they are.
+
+UV_PYTHON is this Python, for `uv run` in a job: another one would not reach the cluster. It is set here and not for the
+whole node, as the agent that installs the runtime environments of jobs by `uv pip` would install into it.
 
 Needs the standard library; Ray's own script follows.
 """
@@ -18,20 +24,47 @@ import time
 
 VARIABLE = "GPUCL_SECRETS"
 FOLDER = ".gpucl-secrets"
+LITERAL = "GPUCL_LITERAL"
+UV_PYTHON = "UV_PYTHON"
 CONTEXT = "--serialized-runtime-env-context"
+
+
+def handed_over(arguments):
+    """Returns the runtime environment that Ray hands over, and a function that returns the arguments with another."""
+    for position, argument in enumerate(arguments):
+        name, separator, text = argument.partition("=")
+        if name != CONTEXT:
+            continue
+        at = position if separator else position + 1
+        begin = f"{CONTEXT}=" if separator else ""
+
+        def with_another(context, at=at, begin=begin):
+            return [*arguments[:at], begin + json.dumps(context), *arguments[at + 1 :]]
+
+        try:
+            context = json.loads(text if separator else arguments[at])
+        except (ValueError, IndexError):
+            break
+        if isinstance(context, dict) and isinstance(context.get("env_vars") or {}, dict):
+            return context, with_another
+        break
+    return {}, lambda _: list(arguments)
 
 
 def identity(arguments):
     """Returns the id of the job's secrets from the runtime environment that Ray hands over, or None."""
-    for position, argument in enumerate(arguments):
-        name, separator, value = argument.partition("=")
-        if name == CONTEXT:
-            text = value if separator else (arguments[position + 1 : position + 2] or ["{}"])[0]
-            try:
-                return json.loads(text).get("env_vars", {}).get(VARIABLE)
-            except (ValueError, AttributeError):
-                return None
-    return None
+    return (handed_over(arguments)[0].get("env_vars") or {}).get(VARIABLE)
+
+
+def literal(arguments):
+    """Returns the variables of the job that are set as they are, and the arguments without them."""
+    context, with_another = handed_over(arguments)
+    variables = dict(context.get("env_vars") or {})
+    names = [name for name in str(variables.get(LITERAL, "")).split(",") if name in variables]
+    if not names:
+        return {}, list(arguments)
+    taken = {name: str(variables.pop(name)) for name in names}
+    return taken, with_another({**context, "env_vars": variables})
 
 
 def secrets(name, folders, seconds=0):
@@ -59,8 +92,11 @@ def in_data():
 
 
 def main():
-    """Adds the secrets to the environment, and goes on as Ray's own script."""
+    """Adds the job's own variables to the environment, and goes on as Ray's own script."""
+    os.environ.setdefault(UV_PYTHON, sys.executable)
     os.environ.update(secrets(identity(sys.argv[1:]), [in_data()]))
+    variables, sys.argv[1:] = literal(sys.argv[1:])
+    os.environ.update(variables)
     place = os.path.dirname(importlib.util.find_spec("ray").origin)
     script = os.path.join(place, "_private", "workers", "setup_worker.py")
     sys.path[0] = os.path.dirname(script)

@@ -1,8 +1,13 @@
-"""Gives a job's secrets to its processes in a pod, where KubeRay starts Ray, and not we.
+"""Does in a pod, where KubeRay starts Ray, and not we, what our launchers of nodes do on hosts.
 
-Python imports this first, from the folder of the cluster's Secret, which is in PYTHONPATH there. In a process that Ray
-starts for a worker, it does what `worker.py` does on hosts. The secrets are in the data folder of pods that ran when the
-job was submitted, and in the Secret for those that came later. In all other processes it does nothing.
+Python imports this first, from the folder of the cluster's Secret, which is in PYTHONPATH there.
+
+* To a process that Ray starts for a worker, it gives its job's secrets and other variables, as `worker.py` does. Secrets
+  are in the data folder of pods that ran when the job was submitted, and in the Secret for those that came later.
+* `ray start` does what `lifecycle.py` says: a head starts several worker processes at once, and a node that Ray has lost
+  ends, so that Kubernetes starts its container anew.
+
+In all other processes it does nothing.
 """
 
 import os
@@ -18,6 +23,12 @@ SECONDS = 45
 def is_worker():
     """Whether Ray starts this process for a worker."""
     return any(os.path.basename(one) == "setup_worker.py" for one in ARGUMENTS)
+
+
+def is_node():
+    """Whether this is `ray start`, which stays as long as its node."""
+    names = [os.path.basename(one) for one in ARGUMENTS]
+    return "--block" in names and ("ray", "start") in zip(names, names[1:])
 
 
 def import_next():
@@ -36,6 +47,17 @@ def import_next():
 
 if is_worker():
     worker = runpy.run_path(os.path.join(HERE, "gpucl_worker.py"))
+    os.environ.setdefault(worker["UV_PYTHON"], sys.executable)
     if job := worker["identity"](ARGUMENTS):
         os.environ.update(worker["secrets"](job, [HERE, worker["in_data"]()], SECONDS))
+    # Python has these before it imports this file; the first is the program's name.
+    variables, sys.argv[1:] = worker["literal"](sys.argv[1:])
+    os.environ.update(variables)
 import_next()
+if is_node():
+    lifecycle = runpy.run_path(os.path.join(HERE, "gpucl_lifecycle.py"))
+    lifecycle["start_several_at_once"]("--head" in ARGUMENTS)
+    try:
+        lifecycle["end_when_lost"]()
+    except Exception as error:  # a Ray that has changed inside starts as ever
+        print(f"gpucl: this node stays when Ray has lost it: {error}", file=sys.stderr)

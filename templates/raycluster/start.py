@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 DATA = os.environ["GPUCL_DATA"]
@@ -42,6 +43,24 @@ def run(command):
     return program.returncode, error
 
 
+def shell(command):
+    """Runs a shell command, whose output is ours; returns its exit status, and the last line of its output."""
+    last = [""]
+
+    def read_out(stream):
+        for line in stream:
+            say(line.rstrip())
+            last[0] = line.strip() or last[0]
+
+    program = subprocess.Popen(["sh", "-c", command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+    reader = threading.Thread(target=read_out, args=(program.stdout,), daemon=True)
+    reader.start()
+    code = program.wait()
+    # What it has left running may hold its output open.
+    reader.join(2)
+    return code, last[0]
+
+
 def set_up(wanted, constraint):
     """Installs the packages into the environment that Ray runs in, and runs the commands."""
     if wanted["packages"]:
@@ -58,8 +77,10 @@ def set_up(wanted, constraint):
             if code:
                 raise Failed(f"setup: pip failed with exit status {code}: {error}")
     for number, command in enumerate(wanted["commands"], 1):
-        if code := subprocess.run(["sh", "-c", command], stdin=subprocess.DEVNULL).returncode:
-            raise Failed(f"setup: command {number} of {len(wanted['commands'])} failed with exit status {code}: {command}")
+        code, last = shell(command)
+        if code:
+            raise Failed(f"setup: command {number} of {len(wanted['commands'])} failed with exit status {code}: {command}; "
+                         f"it was run by sh, and last printed: {last or 'nothing'}")
 
 
 def fill(verb, text, may_fail=False):

@@ -290,33 +290,15 @@ class Node:
         say("ended; left: %(processes)d processes, %(files)d files" % left)
 
     def leave_links(self):
-        """Removes the short links and port claims of this job's hosts."""
-        links = "/tmp/gpucl-%d" % os.getuid()
-        tags = host_folders(self.own)
-        try:
-            found = os.lstat(links)
-            # In /tmp anybody may have made it.
-            if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
-                return
-            names = os.listdir(links)
-        except OSError:
-            return
-        for name in names:
-            path = os.path.join(links, name)
-            if os.path.islink(path) and os.readlink(path).startswith(self.own + "/"):
-                os.remove(path)
-        claims = links + "/ports"
-        for name in os.listdir(claims) if os.path.isdir(claims) else []:
+        """Removes the folders of short paths and port claims of this job's hosts."""
+        for tag in host_folders(self.own):
             try:
-                with open(os.path.join(claims, name)) as file:
-                    words = file.read().split()
-                if len(words) == 2 and words[1] in tags:
-                    os.remove(os.path.join(claims, name))
-            except OSError:
-                pass
-        for folder in (claims, links):
-            try:
-                os.rmdir(folder)
+                with open(os.path.join(self.own, tag, "short")) as file:
+                    folder = file.read().strip()
+                found = os.lstat(folder)
+                # In /tmp anybody may have made it.
+                if folder.startswith("/tmp/gpucl-") and stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid():
+                    shutil.rmtree(folder, ignore_errors=True)
             except OSError:
                 pass
 

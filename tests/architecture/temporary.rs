@@ -5,8 +5,10 @@ use super::{code, files, none};
 /// Where `/tmp` itself is named, each with why nobody else's link does harm there.
 const NAMED: &[(&str, &str)] = &[
     ("src/core/runtime/compose/shell/data_image.sh", "a container's own"),
+    ("src/core/runtime/native/shell/claim.sh", "a random name, of a folder that is made and must be this user's alone"),
+    ("src/core/runtime/native/shell/clean.sh", "what leads to this host's files in folders that must be this user's"),
+    ("src/core/runtime/native/shell/processes.sh", "folders that must be this user's"),
     ("src/core/runtime/native/shell/stop.sh", "names of another program, which are only removed"),
-    ("templates/ray-native/host.py", "a folder that must be this user's alone"),
     ("templates/raycluster/raycluster.yaml.tera", "a pod's own"),
     ("templates/raycluster/start.py", "a pod's own"),
     ("templates/slurm-job/node.py", "a folder that must be this user's alone"),

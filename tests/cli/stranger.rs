@@ -68,6 +68,41 @@ fn the_spec_of_a_folder_chooses_only_the_cluster_that_came_from_it() {
     assert!(!env.paths().cluster(&"x".parse().unwrap()).exists());
 }
 
+/// The same under the other usual name; of both, cluster.yaml is read.
+#[test]
+fn a_spec_may_be_called_cluster_yml() {
+    let env = TestEnv::new();
+    let place = json!({"local": {"folder": env.root().join("host")}});
+    for (folder, name) in [("mine", "cluster.yml"), ("theirs", "cluster.yml")] {
+        env.write(&format!("{folder}/{name}"), "name: x\nruntime: dokcer\n");
+    }
+    let folder = |name: &str| std::fs::canonicalize(env.work().join(name)).unwrap();
+    let run = |name: &str, arguments: &[&str]| {
+        let output = env.command(arguments).current_dir(folder(name)).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (code, says) = run("mine", &["plan"]);
+    assert!(code == Some(2) && says.contains("cluster.yml:2:10: runtime: `dokcer`"), "{says}");
+    for (folder, name) in [("mine", "cluster.yml"), ("theirs", "cluster.yml")] {
+        env.write(&format!("{folder}/{name}"), "name: x\n");
+    }
+    record(&env, &place, &json!("local"), Some(folder("mine").join("cluster.yml").display().to_string()));
+    let (code, says) = run("theirs", &["down", "--yes"]);
+    assert_eq!(code, Some(2), "{says}");
+    assert!(says.contains("the cluster.yml here names `x`") && says.contains("/mine/cluster.yml"), "{says}");
+    let (code, says) = run("mine", &["status"]);
+    assert_eq!(code, Some(0), "{says}");
+    // Another file of the folder is of the same origin.
+    env.write("mine/cluster.yaml", "name: y\nruntime: dokcer\n");
+    let (code, says) = run("mine", &["plan"]);
+    assert!(code == Some(2) && says.contains("cluster.yaml:2:10: runtime: `dokcer`"), "{says}");
+    assert!(says.contains("cluster.yaml is read, and cluster.yml beside it is not"), "{says}");
+    let (_, says) = run(".", &["plan", "theirs"]);
+    assert!(says.contains("name the file in it: theirs/cluster.yml"), "{says}");
+    let (_, says) = run(".", &["plan", "theirs/cluster.yaml"]);
+    assert!(says.contains("did you mean theirs/cluster.yml?"), "{says}");
+}
+
 const SENDS: &str = "name: x\nprovider: ssh\nruntime: docker\nhosts: [gpu1]\ncompose: [FILE]\n";
 
 #[test]

@@ -185,7 +185,9 @@ fn the_settings_of_clouds_are_all_in_their_tables() {
 fn all_settings_are_in_the_table(name: &str, after: &str) {
     let factory = gpucl::providers::find(name).unwrap();
     let keys = |schema: schemars::Schema| -> std::collections::BTreeSet<String> {
-        schema.as_value()["properties"].as_object().unwrap().keys().cloned().collect()
+        // Of an entry that may be a text too, the map.
+        let map = schema.as_value().pointer("/anyOf/0").unwrap_or(schema.as_value());
+        map["properties"].as_object().unwrap().keys().cloned().collect()
     };
     let text = read(format!("providers/{name}/README.md"));
     let table = |before: &str, after: &str| -> std::collections::BTreeSet<String> {

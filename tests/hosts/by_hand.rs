@@ -3,7 +3,7 @@
 use super::spec::{env, gpucl, spec};
 use super::testbed::TestHost;
 use crate::scenario::by_hand::{DRAINS, check_drill};
-use crate::support::{turn, until};
+use crate::support::{drain_a_worker, turn, until};
 
 #[test]
 #[ignore = "by hand: just more-hosts"]
@@ -46,6 +46,15 @@ fn workers_are_stopped_started_and_killed_by_hand() {
         (now.starts_with("running") && now != earlier).then_some(())
     });
     gpucl(&env, &["worker", "start", "worker-1"]).exits(0);
+
+    // A worker that Ray's own command takes out of the cluster; its container would go on without it.
+    let earlier = (state("worker0"), state("worker1"));
+    drain_a_worker(&env, "byhand");
+    until("the engine starts the worker anew", 60, || {
+        let now = (state("worker0"), state("worker1"));
+        (now != earlier && now.0.starts_with("running") && now.1.starts_with("running")).then_some(())
+    });
+    until("all checks passed", 90, || (gpucl(&env, &["verify"]).code == Some(0)).then_some(()));
 
     // A task without an end: nodes that drained would wait for it. The logs go with the containers.
     let task = "import ray, time\nray.init()\nray.get(ray.remote(lambda: time.sleep(600)).remote())";

@@ -41,7 +41,8 @@ fn containers_run_the_image_of_their_setup() {
     // What fails says where, and touches no container.
     up("{commands: ['true', 'echo about to fail; exit 4']}")
         .exits(1)
-        .says("setup: command 2 of 2 failed with exit status 4: echo about to fail; exit 4");
+        .says("setup: command 2 of 2 failed with exit status 4: echo about to fail; exit 4; it last printed: about to fail")
+        .says("Each command is run by `sh`: one that needs bash");
     host.sh(INDEX);
     let gateway = host.sh("docker network inspect bridge -f '{{(index .IPAM.Config 0).Gateway}}'").trim().to_owned();
     let index = format!("index_url: 'http://{gateway}:5599/simple', pip: ['--trusted-host {gateway}'");

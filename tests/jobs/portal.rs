@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use gpucl::cli::portal::{Page, Portal, Run, Upstream};
+use gpucl::cli::portal::{Down, Page, Portal, Question, Run, Upstream};
 use secrecy::ExposeSecret as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -417,6 +417,37 @@ async fn a_page_that_is_down_is_reported_with_a_hint() {
     let answer = open.get("/", &open.cookie).await;
     assert_status(&answer, "502");
     assert!(answer.contains("gpucl status"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_page_that_is_down_says_what_happened_to_who_looks_at_it() {
+    let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().to_string();
+    let (ask, mut questions) = tokio::sync::mpsc::channel::<Question>(1);
+    let asked = tokio::spawn(async move {
+        let mut count = 0;
+        while let Some(question) = questions.recv().await {
+            count += 1;
+            let happened = vec!["head ended <b> 9s ago; it is coming back".to_owned()];
+            question.send(Down { happened, comes_back: count == 1 }).unwrap();
+        }
+        count
+    });
+    let run = Run::named().unwrap().explained(ask);
+    let open = Opened::of(Portal::open(&run, page_at(&nobody), None, None).await.unwrap()).await;
+    // The scripts of the page ask in the background.
+    let script = open.get("/api/version", &format!("{}Accept: application/json\r\n", open.cookie)).await;
+    assert_status(&script, "502");
+    assert!(!script.contains("head ended"), "{script}");
+    let looks = format!("{}Accept: text/html,application/xhtml+xml\r\n", open.cookie);
+    let (one, other) = tokio::join!(open.get("/", &looks), open.get("/", &looks));
+    for answer in [one, other] {
+        assert_status(&answer, "502");
+        assert!(answer.contains("<p>head ended &lt;b&gt; 9s ago; it is coming back.</p>"), "{answer}");
+        assert!(answer.contains("http-equiv=\"refresh\""), "{answer}");
+    }
+    open.portal.close().await;
+    drop(run);
+    assert_eq!(asked.await.unwrap(), 1, "one question for both");
 }
 
 #[tokio::test]

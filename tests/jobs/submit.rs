@@ -156,6 +156,21 @@ fn requirement_files_are_expanded_and_a_url_stays() {
     assert_eq!(remote.into_fields()["working_dir"], "s3://b/x.zip");
 }
 
+/// `--env` is taken as it is; the variables of a runtime environment are Ray's to expand.
+#[test]
+fn what_the_command_line_sets_is_marked_as_literal() {
+    let text = r#"{"env_vars": {"P": "${PATH}:/x", "T": "$A"}}"#;
+    let mut env = RuntimeEnv::parse(text, Path::new("/")).unwrap();
+    for (name, value) in [("T", "$HOME"), ("PLAIN", "a"), ("S", "cost: 5$"), ("T", "$HOME/b")] {
+        env.set_variable(name, value).unwrap();
+    }
+    let variables = json!({"P": "${PATH}:/x", "T": "$HOME/b", "PLAIN": "a", "S": "cost: 5$", "GPUCL_LITERAL": "S,T"});
+    assert_eq!(env.into_fields()["env_vars"], variables);
+    let mut plain = RuntimeEnv::default();
+    plain.set_variable("A", "b").unwrap();
+    assert_eq!(plain.into_fields()["env_vars"], json!({"A": "b"}));
+}
+
 /// The file may be a stranger's, even if its reader types its name.
 #[test]
 fn the_file_of_a_runtime_environment_names_only_what_is_in_the_working_folder() {

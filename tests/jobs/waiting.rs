@@ -26,6 +26,14 @@ fn answer(line: &str) -> Option<Value> {
     let asked = |path: &str| line.starts_with(&format!("GET {path}"));
     let body = if asked("/api/jobs/waits ") {
         job("PENDING")
+    } else if asked("/api/jobs/dies ") || asked("/api/jobs/d ") {
+        json!({"type": "SUBMISSION", "submission_id": "d", "status": "PENDING", "entrypoint": "x",
+            "runtime_env": {"working_dir": "gcs://_ray_pkg_aa.zip"}})
+    } else if asked("/api/v0/logs/file?node_id=head&filename=raylet.err&") {
+        json!(
+            "Traceback (most recent call last):\n  File \"/e/default_worker.py\", line 8, in <module>\n    import ray\n\
+            ImportError: cannot import name 'Random' from 'random' (/r/working_dir_files/_ray_pkg_aa/random.py)\n"
+        )
     } else if asked("/api/jobs/runs ") {
         job("RUNNING")
     } else if asked("/api/v0/nodes?") {
@@ -65,6 +73,7 @@ async fn stand_in() -> Client {
             }
             let head = String::from_utf8(bytes).unwrap();
             let (status, body) = match answer(head.lines().next().unwrap()) {
+                Some(Value::String(text)) => ("200 OK", text),
                 Some(body) => ("200 OK", body.to_string()),
                 None => ("404 Not Found", format!("no answer for {head}")),
             };
@@ -97,5 +106,17 @@ async fn a_running_job_is_explained_by_what_it_asks_for_in_vain() {
     assert_eq!(
         reason(&job, &situation).as_deref(),
         Some("a placement group asks for 2 GPUs in all; the cluster has 1")
+    );
+}
+
+#[tokio::test]
+async fn processes_that_end_at_their_start_are_explained_by_their_own_error() {
+    let ray = stand_in().await;
+    let job = ray.job("dies").await.unwrap();
+    let situation = ray.situation(&job).await.unwrap();
+    let error = "ImportError: cannot import name 'Random' from 'random' (random.py)";
+    assert_eq!(
+        reason(&job, &situation).unwrap(),
+        format!("its processes end at their start, and Ray tries again: {error}")
     );
 }

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::testbed::{self, kubectl, nothing_is_left, place, turn};
 use crate::scenario::by_hand::check_drill;
-use crate::support::{After, TestEnv, dashboard_lists_nodes_in_a_browser, until};
+use crate::support::{After, TestEnv, dashboard_lists_nodes_in_a_browser, drain_a_worker, until};
 
 /// A task that is lost is run again; the first time it says where it runs, so that its worker can be deleted.
 const RESUMES: &str = "import os, socket, time, ray
@@ -93,6 +93,28 @@ fn a_lost_worker_and_a_lost_head_are_survived() {
     assert!(up.status.success(), "`up` ended with the API server: {}", String::from_utf8_lossy(&up.stderr));
     env.run(&["up", "--yes", &spec]).exits(0).prints("nothing was changed");
     env.run(&["down", "--yes", "-c", "lost"]).exits(0);
+    nothing_is_left();
+}
+
+/// Ray's own command takes a worker out of its cluster, and the pod would go on without it: its container starts anew.
+#[test]
+#[ignore = "by hand: just kube"]
+fn a_worker_that_ray_has_lost_starts_anew() {
+    let _turn = turn();
+    let env = TestEnv::new();
+    let workers = json!([{ "name": "cpu", "count": 1, "cpus": 1 }]);
+    let spec = testbed::spec(&env, "drained", &testbed::settings("ada", &json!({})), &workers, &json!({}));
+    env.run(&["up", "--yes", "--at", &place("ada"), &spec]).exits(0);
+    let pods = ["-n", "team-a", "get", "pods", "-l", "ray.io/group=cpu", "-o"];
+    let count = "jsonpath={.items[0].status.containerStatuses[0].restartCount}";
+    assert_eq!(kubectl(&[&pods[..], &[count]].concat()), "0");
+    drain_a_worker(&env, "drained");
+    until("its container starts anew", 60, || (kubectl(&[&pods[..], &[count]].concat()) == "1").then_some(()));
+    let why = "jsonpath={.items[0].status.containerStatuses[0].lastState.terminated.message}";
+    let said = kubectl(&[&pods[..], &[why]].concat());
+    assert!(said.contains("Ray has lost this node: its raylet ended with exit code 0"), "{said}");
+    env.run(&["up", "--yes", &spec]).exits(0).prints("ready:");
+    env.run(&["down", "--yes", "-c", "drained"]).exits(0);
     nothing_is_left();
 }
 

@@ -100,7 +100,8 @@ fn pods_have_the_packages_data_and_files_of_the_spec() {
     // What fails says where, within the wait for its pod.
     let wrong = with(&["true", "echo about to fail; exit 4"]);
     let up = env.run(&["up", "--yes", "--at", &place("ada"), &wrong]);
-    let says = "setup: command 2 of 2 failed with exit status 4: echo about to fail; exit 4";
+    let says = "setup: command 2 of 2 failed with exit status 4: echo about to fail; exit 4; it was run by sh, \
+                and last printed: about to fail";
     assert!(up.code != Some(0) && up.stderr.contains(says), "{:?} {}", up.code, up.stderr);
 
     let right = with(&["echo made >/tmp/mark"]);

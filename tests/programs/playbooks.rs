@@ -14,7 +14,7 @@ fn built_in() -> Vec<Stage> {
     let names = names.iter().filter_map(|name| name.strip_prefix("playbooks/")?.strip_suffix(".yaml"));
     let stages = |name: &str| {
         let playbook = playbook::load(&library, name).unwrap();
-        let needed = playbook.variables.iter().filter(|(_, default)| default.is_none());
+        let needed = playbook.variables.iter().filter(|(_, variable)| variable.default.is_none());
         let mut given: BTreeMap<_, _> = needed.map(|(key, _)| (key.clone(), "x".to_owned())).collect();
         let mut stages = vec![playbook.stage("prepare", &given, Duration::from_secs(1)).unwrap()];
         // A site's modules and wheels have steps of their own.

@@ -100,6 +100,83 @@ async fn too_little_disk_space_is_reported_with_path_and_free_space() {
     assert!(error.hints()[0].contains("df -h"), "{:?}", error.hints());
 }
 
+impl Place {
+    /// Puts a stand-in in the place of a tool of this machine.
+    fn tool(&self, name: &str, text: &str) {
+        let path = self.home.folder.path().join("bin").join(name);
+        fs_err::remove_file(&path).unwrap();
+        fs_err::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+        fs_err::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+}
+
+/// What `df -Pi` prints of a file system, and otherwise the real one.
+fn df_of_files(line: &str) -> String {
+    format!(
+        "case \"$*\" in *-Pi*) echo 'Filesystem Inodes IUsed IFree IUse% Mounted on'; echo '{line}' ;; *) exec /bin/df \"$@\" ;; esac"
+    )
+}
+
+#[tokio::test]
+async fn a_file_system_without_room_for_the_files_is_reported_before_the_download() {
+    let place = Place::new(Some(&real_python()));
+    place.tool("df", &df_of_files("tmpfs 6000 12 5988 1% /home/my 50% disk"));
+    let error = place.run(&[]).await.unwrap_err();
+    assert_eq!(error.doing(), "prepare here: step `check the disk`");
+    let folder = place.environments.display();
+    assert_eq!(
+        error.causes(),
+        [format!("only 5988 more files fit on the file system of {folder}, and the Ray environment has 21000")]
+    );
+    assert!(error.hints()[0].contains("df -i"), "{:?}", error.hints());
+}
+
+#[tokio::test]
+async fn a_file_system_that_does_not_count_files_is_no_obstacle() {
+    // btrfs, and what busybox prints of it.
+    for line in ["/dev/sda1 0 0 0 - /", "/dev/sda1 0 0 0 0% /"] {
+        let place = Place::new(Some(&real_python()));
+        place.tool("df", &df_of_files(line));
+        // The next step is reached: its lock cannot be a folder.
+        fs_err::create_dir_all(place.environments.join(".lock-ray-2.60.0")).unwrap();
+        let error = place.run(&[]).await.unwrap_err();
+        assert_eq!(error.doing(), "prepare here: step `create the Ray environment`", "{line}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn a_folder_whose_programs_cannot_be_run_is_reported_before_the_download() {
+    let place = Place::new(Some(&real_python()));
+    // As on a file system that is mounted with `noexec`: the file is there, and cannot be run.
+    place.tool("chmod", "exec /bin/chmod 600 \"$2\"");
+    let error = place.run(&[]).await.unwrap_err();
+    assert_eq!(error.doing(), "prepare here: step `check the disk`");
+    assert!(error.causes()[0].starts_with(&format!("programs in {} cannot be run", place.environments.display())));
+    assert!(error.hints()[0].starts_with("how it is mounted: findmnt -T "), "{:?}", error.hints());
+    assert_eq!(fs_err::read_dir(&place.environments).unwrap().count(), 0, "something is left");
+}
+
+/// The list of packages that pip is about to install has a name like that of a known failure.
+#[tokio::test]
+async fn a_disk_that_fills_up_is_the_reason_whatever_pip_printed_before() {
+    // A Python whose environments have a pip that fails like this.
+    let python = "case \"$*\" in *sys.version_info*) echo \"3.12.3 $0\"; exit ;; *ensurepip*) exit ;; esac\n\
+                  for environment; do :; done\nmkdir -p \"$environment/bin\"\n\
+                  cat >\"$environment/bin/python\" <<'END'\n#!/bin/sh\n\
+                  case \"$*\" in *'pip install'*ray*) ;; *) exit 1 ;; esac\n\
+                  echo 'Installing collected packages: pyarrow, pyasn1-modules, ray'\n\
+                  echo \"ERROR: Could not install packages due to an OSError: [Errno $failure: '/x/arrow module'\" >&2\n\
+                  exit 1\nEND\nchmod 700 \"$environment/bin/python\"";
+    for (failure, says) in [
+        ("28] No space left on device", "the disk is full, in bytes or in number of files"),
+        ("122] Disk quota exceeded", "the disk quota is used up, in bytes or in number of files"),
+    ] {
+        let place = Place::new(Some(&python.replace("$failure", failure)));
+        let error = place.run(&[]).await.unwrap_err();
+        assert_eq!(error.causes()[0], says, "{error}");
+    }
+}
+
 #[tokio::test]
 async fn an_unreachable_index_is_reported_and_leaves_no_environment() {
     let mut place = Place::new(Some(&real_python()));

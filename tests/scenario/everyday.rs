@@ -5,6 +5,10 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
+use super::processes::{
+    a_job_whose_processes_end_at_their_start_says_why_and_holds_up_nobody,
+    values_are_literal_and_uv_has_the_python_of_the_node,
+};
 use crate::support::{Hidden, Outcome, TestEnv, get, interrupt, nodes, tagged_processes, turn, until};
 
 const SPEC: &str = "\
@@ -26,6 +30,8 @@ fn a_working_day_on_one_cluster() {
         ("every command prints json lines", every_command_prints_json_lines),
         ("the checks are not counted as jobs", the_checks_are_not_counted_as_jobs),
         ("a job runs in its working folder", a_job_runs_in_its_working_folder),
+        ("processes that end at their start", a_job_whose_processes_end_at_their_start_says_why_and_holds_up_nobody),
+        ("literal values, and uv", values_are_literal_and_uv_has_the_python_of_the_node),
         ("cp and jobs share the data folder", cp_and_jobs_share_the_data_folder),
         ("sync sends what differs", sync_sends_what_differs),
         ("secrets reach the job and nobody else", secrets_reach_the_job_and_nobody_else),

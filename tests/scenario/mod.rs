@@ -7,6 +7,7 @@ mod examples;
 mod from_nothing_to_nothing;
 mod gpus;
 mod one_run;
+mod processes;
 mod real_gpus;
 mod setup;
 mod side_by_side;

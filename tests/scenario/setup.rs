@@ -66,7 +66,8 @@ fn packages_are_installed_once_for_all_clusters_that_want_them() {
     up(&env, "one", "{pip: [einops, gpucl-has-no-such-package]}").exits(1).says("gpucl-has-no-such-package");
     up(&env, "one", "{commands: ['true', 'echo about to fail; exit 3']}")
         .exits(1)
-        .says("setup: command 2 of 2 failed with exit status 3: echo about to fail; exit 3");
+        .says("setup: command 2 of 2 failed with exit status 3: echo about to fail; exit 3; it last printed: about to fail")
+        .says("Each command is run by `sh`: one that needs bash");
     up(&env, "one", "{pip: ['ray==2.54.0']}").exits(1).says("ray==2.54.0");
     assert_eq!((nodes(&env, "one"), nodes(&env, "two")), running);
     assert_eq!(environments().len(), before.len() + 1, "what failed leaves nothing");

@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::json;
 
 use super::testbed::{self, left, login, nothing_is_left, on, turn, with_ready_ray};
-use crate::support::{TestEnv, until};
+use crate::support::{TestEnv, drain_a_worker, until};
 
 fn docker(verb: &str, machine: &str) {
     let network = std::env::var("GPUCL_SLURM_NETWORK").unwrap_or_else(|_| "gpucl-slurm".to_owned());
@@ -40,6 +40,24 @@ fn a_preempted_job_is_said_and_comes_back() {
     }
 }
 
+/// Ray's own command takes a worker out of its cluster, and its process would go on without it.
+#[test]
+#[ignore = "by hand: just slurm"]
+fn a_worker_that_ray_has_lost_starts_anew() {
+    let _turn = turn();
+    let env = TestEnv::new();
+    let spec = with_ready_ray(&env, "drained", 2, &json!({}));
+    env.run(&["up", &spec]).exits(0).prints("ready:");
+    drain_a_worker(&env, "drained");
+    until("its supervisor starts it anew", 60, || {
+        env.run(&["logs", "-c", "drained", "supervisor"]).stdout.contains("was started again").then_some(())
+    });
+    until("all checks passed", 90, || (env.run(&["verify", "-c", "drained"]).code == Some(0)).then_some(()));
+    env.run(&["up", &spec]).exits(0).prints("nothing was changed");
+    env.run(&["down", "--yes", "-c", "drained"]).exits(0).prints("nothing of drained is left");
+    nothing_is_left();
+}
+
 /// The node's machine is switched off: Slurm ends the job, and `up` gets another node.
 #[test]
 #[ignore = "by hand: just slurm"]
@@ -60,7 +78,7 @@ fn a_node_that_fails_is_said_and_replaced() {
     env.run(&["down", "--yes", "-c", "failing"]).exits(0).prints("nothing of failing is left");
     testbed::again();
     // A machine that was switched off has the files of its last job when it comes back; sites remove them at its start.
-    let of_n2 = |left: &String| left.starts_with("n2:/localscratch/ada.") || left.starts_with("n2:/tmp/gpucl-2001");
+    let of_n2 = |left: &String| left.starts_with("n2:/localscratch/ada.") || left.starts_with("n2:/tmp/gpucl-");
     until("nothing else is left", 60, || left().iter().all(of_n2).then_some(()));
 }
 

@@ -387,11 +387,12 @@ fn a_providers_own_key_is_shown_with_a_near_name() {
 fn a_hosts_own_value_is_shown_at_its_place() {
     refuses(
         "name: demo\nhosts:\n  - node: a\n  - node: 7\n",
-        r"
-  cluster.yaml:4:11: hosts[1].node: must be a host's name
+        r#"
+  cluster.yaml:4:11: hosts[1].node: is the number 7, must be text
      4 |   - node: 7
        |           ^
-",
+  in quotes it is text: "7"
+"#,
     );
 }
 

@@ -214,11 +214,11 @@ fn a_line_break_of_only_some_parsers_is_refused() {
 #[test]
 fn yaml_that_two_parsers_read_differently_is_refused() {
     refuses(
-        "name: demo\nhosts:\n  - node: a\n    weight: .inf\n",
+        "name: demo\nhosts:\n  - node: .inf\n",
         r"
-  cluster.yaml:4:13: hosts[0].weight: is ambiguous YAML
-     4 |     weight: .inf
-       |             ^^^^
+  cluster.yaml:3:11: hosts[0].node: is ambiguous YAML
+     3 |   - node: .inf
+       |           ^^^^
   put the value in quotes, on one line
 ",
     );

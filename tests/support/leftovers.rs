@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The entries at one moment.
 pub(crate) struct SharedFolders {
@@ -19,6 +19,13 @@ impl SharedFolders {
     pub(crate) fn new_since(&self) -> Vec<PathBuf> {
         ours().difference(&self.before).cloned().collect()
     }
+}
+
+/// The folders of short paths of nodes whose files are below this folder.
+pub(crate) fn short_folders(home: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir("/tmp").into_iter().flatten().flatten().map(|entry| entry.path());
+    let leads_home = |path: &PathBuf| std::fs::read_link(path.join("r")).is_ok_and(|to| to.starts_with(home));
+    entries.filter(leads_home).collect()
 }
 
 /// Entries that Ray or gpucl may have left, except the folders of tests, which are removed automatically.

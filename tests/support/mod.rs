@@ -3,6 +3,7 @@
 pub(crate) mod blocks;
 mod browser;
 mod cluster;
+mod drain;
 mod env;
 mod far;
 mod gpus;
@@ -17,12 +18,13 @@ mod wait;
 
 pub(crate) use browser::Browser;
 pub(crate) use cluster::{Turn, alone, tagged_processes, turn};
+pub(crate) use drain::drain_a_worker;
 pub(crate) use env::{Outcome, TestEnv};
 pub(crate) use far::too_long_a_way;
 pub(crate) use gpus::checks_pass_beside_a_job_that_holds_all_gpus;
 pub(crate) use hidden::Hidden;
 pub(crate) use http::{ask, get};
-pub(crate) use leftovers::SharedFolders;
+pub(crate) use leftovers::{SharedFolders, short_folders};
 pub(crate) use nodes::{nodes, port_blocks, ray_session};
 pub(crate) use pages::{dashboard_lists_nodes_in_a_browser, dashboard_wants_its_token};
 pub(crate) use times::skipped;

@@ -25,7 +25,6 @@ fn a_concurrent_up_is_refused_with_the_running_command() {
     assert_eq!(status(&env)["phase"], "unfinished");
     let _ = env.run(&["plan"]).exits(0).prints("prepare");
     first.interrupt();
-    first.interrupt_again();
     let _ = first.end(10).exits(130);
     let _ = down_leaves_nothing(&env);
 }
@@ -35,7 +34,7 @@ fn host_name() -> String {
 }
 
 #[test]
-fn ctrl_c_once_finishes_what_is_in_flight_and_up_goes_on_later() {
+fn ctrl_c_once_ends_a_wait_and_up_goes_on_later() {
     let _turn = turn();
     let env = TestEnv::with_shared_ray();
     let _ = env.write("cluster.yaml", SPEC);
@@ -43,42 +42,41 @@ fn ctrl_c_once_finishes_what_is_in_flight_and_up_goes_on_later() {
     let up = Running::start(&env, &["up"]);
     wait_at_gate(&env);
     up.interrupt();
-    up.says("stopping: running operations finish, no new ones start; press Ctrl-C again to stop now", 10);
-    open_gate(&env);
     let path = env.work().join("cluster.yaml");
     let again = format!("hint: gpucl up {}   # goes on from here\n", path.display());
     let _ = up
-        .end(200)
+        .end(10)
         .exits(130)
-        .says("host-0: prepare done in")
-        .says("error: failed to finish the plan\nCaused by: it was stopped with Ctrl-C\nleft behind: host-0\n")
+        .says("stopping: calls in flight finish, waits end, nothing new starts; press Ctrl-C again to stop now")
+        .says("host-0: prepare stopped after ")
+        .says("error: failed to prepare host-0\nCaused by: it was interrupted\nleft behind: host-0\n")
+        .says("hint: its program goes on there; run the same command again to follow it\n")
         .says(&again)
         .says("hint: gpucl down -c t   # removes what is there\n");
     assert_eq!(pids(&env), [0; 0], "no node was begun");
+    open_gate(&env);
 
     // The second one goes on after what was done, and is stopped while it waits.
     let up = Running::start(&env, &["up"]);
-    up.says("host-0| waiting for head", 30);
+    up.says("host-0| waiting for head", 60);
     up.interrupt();
-    up.interrupt_again();
-    let stopped = up
-        .end(30)
+    let _ = up
+        .end(10)
         .exits(130)
-        .says("plan: 1 operation\n")
         .says("Caused by: it was interrupted\nleft behind: head, host-0, worker-0\n")
         .says("hint: its program goes on there; run the same command again to follow it\n")
         .says(&again);
-    assert!(!stopped.stderr.contains("prepare"), "it was prepared already: {}", stopped.stderr);
     let nodes = pids(&env);
     assert_eq!(nodes.len(), 2);
 
-    let _ = env.run(&["up"]).exits(0).prints("ready: 8 checks passed, 1 operation (");
+    let up = env.run(&["up"]).exits(0).prints("ready: 8 checks passed, 1 operation (");
+    assert!(!up.stderr.contains("prepare"), "it was prepared already: {}", up.stderr);
     assert_eq!(pids(&env), nodes);
     let _ = down_leaves_nothing(&env);
 }
 
 #[test]
-fn ctrl_c_twice_stops_now_and_down_ends_what_goes_on() {
+fn down_ends_what_goes_on_after_ctrl_c() {
     let env = TestEnv::with_shared_ray();
     let _ = env.write("cluster.yaml", SPEC);
     gate(&env);
@@ -86,24 +84,22 @@ fn ctrl_c_twice_stops_now_and_down_ends_what_goes_on() {
     // It follows what it began.
     up.says("[wait at the gate]", 30);
     up.interrupt();
-    up.interrupt_again();
-    let _ = up
-        .end(10)
-        .exits(130)
-        .says("stopped: running operations are on record; `gpucl up` continues, `gpucl down -c t` removes all\n")
-        .says("host-0: prepare stopped after ")
-        .says("error: failed to prepare host-0\nCaused by: it was interrupted\nleft behind: host-0\n")
-        .says("hint: its program goes on there; run the same command again to follow it\n");
+    let _ = up.end(10).exits(130).says("left behind: host-0\n");
     assert_eq!(status(&env)["phase"], "unfinished");
     let installs = process(&env, "/run.sh");
     assert!(installs.is_some(), "the program on the host goes on: {:?}", processes(&env));
     let _ = down_leaves_nothing(&env);
 }
 
-impl Running {
-    /// Ctrl-C again, after the first was answered.
-    fn interrupt_again(&self) {
-        self.says("press Ctrl-C again", 10);
-        self.interrupt();
-    }
+#[test]
+fn data_that_is_being_fetched_is_not_waited_for_after_ctrl_c() {
+    let env = TestEnv::with_shared_ray();
+    let data = "data:\n  - {name: slow, from: {command: echo begun; sleep 600}, check: test -e a}\n";
+    let _ = env.write("cluster.yaml", &format!("{SPEC}{data}"));
+    env.accept("cluster.yaml");
+    let up = Running::start(&env, &["up"]);
+    up.says("host-0| begun", 120);
+    up.interrupt();
+    let _ = up.end(10).exits(130).says("failed to fill host-0\nCaused by: it was interrupted\nleft behind: host-0\n");
+    let _ = down_leaves_nothing(&env);
 }

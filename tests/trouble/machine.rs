@@ -14,13 +14,18 @@ use crate::support::TestEnv;
 /// `gpucl up` with a disk of this size in the place of a folder of the home. Some kernels let only root mount one, so
 /// that these tests are a testbed's.
 fn up_with_small_disk(env: &TestEnv, folder: &str, size: &str, fill: &str) -> std::process::Output {
+    with_disk(env, folder, size, fill, "up")
+}
+
+/// The same with any command.
+fn with_disk(env: &TestEnv, folder: &str, size: &str, fill: &str, verb: &str) -> std::process::Output {
     let folder = env.home().join(folder);
     std::fs::create_dir_all(&folder).unwrap();
     let script =
         format!("mount -t tmpfs -o size={size} none \"$0\" && cd \"$0\" && {fill} cd \"$1\" && shift && exec \"$@\"");
-    let real = env.command(&["up"]);
+    let real = env.command(&[verb]);
     let mut command = Command::new("unshare");
-    command.args(["-m", "sh", "-c", &script]).arg(folder).arg(env.work()).arg(real.get_program()).arg("up");
+    command.args(["-m", "sh", "-c", &script]).arg(folder).arg(env.work()).arg(real.get_program()).arg(verb);
     command.env_clear().envs(real.get_envs().filter_map(|(name, value)| Some((name, value?))));
     command.current_dir(env.work()).output().unwrap()
 }
@@ -44,6 +49,39 @@ fn a_disk_that_is_too_small_for_ray() {
         assert!(said.contains(&text), "not said: {text}\n{said}");
     }
     let _ = down_leaves_nothing(&env);
+}
+
+/// Before anything is downloaded, and `doctor` says the same.
+#[test]
+#[ignore = "testbed"]
+fn a_disk_without_room_for_the_files_or_without_programs() {
+    let mut env = TestEnv::new();
+    tools(&mut env, Some(&format!("exec '{}' \"$@\"", real_python().display())), None);
+    let _ = env.write("cluster.yaml", SPEC);
+    let folder = env.home().join(".cache/gpucl/environments").display().to_string();
+    for (disk, up, doctor) in [
+        (
+            "4g,nr_inodes=6000",
+            format!("more files fit on the file system of {folder}, and the Ray environment has 21000\n"),
+            "more fit on the file system of",
+        ),
+        (
+            "4g,noexec",
+            format!("Caused by: programs in {folder} cannot be run: its file system is mounted with `noexec`"),
+            "its file system is mounted with `noexec`",
+        ),
+    ] {
+        let output = up_with_small_disk(&env, ".cache", disk, "");
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("error: failed to prepare host-0: step `check the disk`\n"), "{said}");
+        assert!(said.contains(&up), "not said: {up}\n{said}");
+        let output = with_disk(&env, ".cache", disk, "", "doctor");
+        let said = String::from_utf8(output.stdout).unwrap();
+        let line = said.lines().find(|line| line.contains(doctor)).unwrap_or_else(|| panic!("{doctor}: {said}"));
+        assert!(line.contains("missing") && output.status.code() == Some(1), "{said}");
+        let _ = down_leaves_nothing(&env);
+    }
 }
 
 /// The disk that the journal is on is full: nothing is done that cannot be written down. When it is lost altogether,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use gpucl::util::process::{below, table};
 
 use super::tools::{SLEEPER, SPEC, down_leaves_nothing, kill, node_script, pids, runs, status, until};
-use crate::support::{Hidden, TestEnv, turn};
+use crate::support::{Hidden, TestEnv, drain_a_worker, short_folders, turn};
 
 #[test]
 fn a_worker_that_dies_at_its_start() {
@@ -45,9 +45,9 @@ fn a_port_that_is_taken_at_the_last_moment_costs_one_more_start() {
     let _ = env.write("cluster.yaml", SPEC);
     // A claim is a file named after the first port of a block; of the head's, that is the GCS's.
     let heads_claim = || {
-        let folders = env.root().join("run/gpucl").read_dir().ok()?.flatten().map(|one| one.path());
-        let claims = folders.filter_map(|folder| folder.join("ports").read_dir().or_else(|_| folder.read_dir()).ok());
-        let of_head = claims.flat_map(Iterator::flatten).find(|claim| {
+        let folders = short_folders(env.root()).into_iter();
+        let mut claims = folders.filter_map(|folder| folder.join("ports").read_dir().ok()).flatten().flatten();
+        let of_head = claims.find(|claim| {
             std::fs::read_to_string(claim.path())
                 .is_ok_and(|text| text.split(' ').next().is_some_and(|tag| tag.ends_with("-head")))
         })?;
@@ -122,5 +122,23 @@ pub(super) fn a_worker_is_killed(env: &TestEnv) {
     let _ = env.run(&["status"]).exits(0).prints("t: running on local");
     until("all checks passed", 60, || (env.run(&["verify"]).code == Some(0)).then_some(()));
     let _ = env.run(&["status"]).exits(0).prints("t: ready since");
+    let _ = env.run(&["up"]).exits(0).prints("nothing was changed");
+}
+
+/// Ray's own command takes a worker out of its cluster, and the process that started it would stay: it is started anew.
+/// Leaves the cluster as it was.
+pub(super) fn a_worker_is_drained_by_rays_own_command(env: &TestEnv) {
+    let [head, worker] = pids(env)[..] else { unreachable!("a head and a worker: {:?}", pids(env)) };
+    drain_a_worker(env, "t");
+    until("the worker was started anew", 60, || {
+        matches!(pids(env)[..], [still, new] if still == head && new != worker).then_some(())
+    });
+    let _ = env
+        .run(&["logs", "supervisor"])
+        .exits(0)
+        .prints("worker-0 ended with exit code 1")
+        .prints("worker-0 was started again");
+    let _ = env.run(&["logs", "worker-0"]).exits(0).prints("Ray has lost this node: its raylet ended with exit code 0");
+    until("all checks passed", 90, || (env.run(&["verify"]).code == Some(0)).then_some(()));
     let _ = env.run(&["up"]).exits(0).prints("nothing was changed");
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::support::{Outcome, TestEnv};
+use crate::support::{Outcome, TestEnv, short_folders};
 
 /// A spec of one small worker, whose name is `t`.
 /// With CPUs given, a further worker changes nothing for the first: without, they would share the host anew.
@@ -147,6 +147,7 @@ pub(super) fn nothing_left(env: &TestEnv) {
         assert_eq!(contents(&env.home().join(folder)), [], "files are left in {folder}");
     }
     assert!(!env.root().join("run/gpucl").exists(), "{:?}", contents(&env.root().join("run")));
+    assert_eq!(short_folders(env.root()), Vec::<PathBuf>::new());
 }
 
 /// Puts a launcher of nodes before the built-in one, as a user may.

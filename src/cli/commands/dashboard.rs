@@ -8,16 +8,19 @@ use std::sync::Arc;
 
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
+use tokio::sync::mpsc;
 
 use crate::cli::app::App;
 use crate::cli::exit_code;
 use crate::cli::output::Table;
-use crate::cli::portal::{self, Opener, Page, Portal, Run, Upstream};
+use crate::cli::portal::{self, Down, Opener, Page, Portal, Question, Run, Upstream};
 use crate::cli::signals::Ends;
 use crate::cli::target::{Head, Target};
-use crate::cluster::{Bridge, CLIENT_PORT, DASHBOARD_PORT, Far, Pods};
+use crate::cluster::{self, Bridge, CLIENT_PORT, DASHBOARD_PORT, Far, Pods, Settings};
+use crate::engine::Cancel;
 use crate::error::Result;
 use crate::host::Tunnel;
+use crate::name::ClusterName;
 use crate::util::{human, ports};
 
 /// The name of the Ray dashboard's page.
@@ -43,9 +46,10 @@ pub(crate) struct Args {
 pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     let target = Target::choose(app)?;
     let mut ends = Ends::listen()?;
+    let (questions, mut asked) = mpsc::channel(1);
     // Ctrl-C while opening also closes everything opened so far.
     let opened = tokio::select! {
-        opened = open(app, &args, &target) => opened?,
+        opened = open(app, &args, &target, questions) => opened?,
         () = ends.wait() => return Ok(exit_code::DONE),
     };
     show(app, &opened);
@@ -56,7 +60,10 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     }
     let browser = browse(app, &opened, args.no_open);
     app.ui.status("Ctrl-C closes them");
-    ends.wait().await;
+    tokio::select! {
+        () = ends.wait() => {}
+        () = explain(app, &target, &mut asked) => {}
+    }
     drop(browser);
     let count = human::count(opened.pages.len(), "page");
     opened.close().await;
@@ -104,8 +111,9 @@ impl Opened {
     }
 }
 
-async fn open(app: &App, args: &Args, target: &Target) -> Result<Opened> {
+async fn open(app: &App, args: &Args, target: &Target, questions: mpsc::Sender<Question>) -> Result<Opened> {
     let run = if args.plain { Run::plain()? } else { Run::named()? };
+    let run = run.explained(questions);
     if let Some(pods) = target.pods(app)? {
         return in_pods(app, &run, args.port, target, pods).await;
     }
@@ -113,6 +121,30 @@ async fn open(app: &App, args: &Args, target: &Target) -> Result<Opened> {
         true => remote::open(app, &run, args.port, target).await,
         false => here(&run, args.port, target).await,
     }
+}
+
+/// Answers questions why a page does not answer, for as long as pages are open.
+async fn explain(app: &App, target: &Target, questions: &mut mpsc::Receiver<Question>) {
+    let (_handle, cancel) = Cancel::new();
+    let settings = app.settings_to_inspect(app.plain_events(), cancel);
+    while let Some(question) = questions.recv().await {
+        let why = match &settings {
+            Ok(settings) => what_happened(settings, &target.name).await,
+            Err(_) => Down::default(),
+        };
+        // Whoever asked may be gone.
+        let _ = question.send(why);
+    }
+    // The pages stay open without an explanation.
+    std::future::pending::<()>().await;
+}
+
+/// What happened to a cluster whose page does not answer.
+async fn what_happened(settings: &Settings, name: &ClusterName) -> Down {
+    let Ok(Some(known)) = cluster::inspect(settings, name).await else { return Down::default() };
+    let mut happened = known.report.happened(jiff::Timestamp::now());
+    happened.extend(known.report.silent_hosts.iter().map(|host| format!("{host} does not answer")));
+    Down { happened, comes_back: known.report.comes_back() }
 }
 
 /// The page of a cluster on this machine.

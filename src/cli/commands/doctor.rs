@@ -10,13 +10,16 @@ use crate::cli::output::Table;
 use crate::cli::reserving::{self, ProviderArgs};
 use crate::error::{Error, ErrorKind};
 use crate::host::LocalHost;
-use crate::playbook::{self, Facts};
+use crate::playbook::{self, Capacity, Facts, RunAs};
 use crate::provider::SiteFinding;
 use crate::state::LeaseSource;
 use crate::util::{child, human};
 
 /// Disk space for a Ray environment, including its installation.
 const ENVIRONMENT_BYTES: u64 = 1536 << 20;
+
+/// The files of a Ray environment, with those of its installation, as `ray-native` requires them.
+const ENVIRONMENT_FILES: u64 = 21_000;
 
 /// The arguments of `doctor`.
 #[derive(Debug, clap::Args)]
@@ -61,6 +64,7 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     let facts = playbook::facts(&host).await?;
     let path = app.variable("PATH").unwrap_or_default();
     let mut findings = vec![python(&facts), venv(&facts).await, tools(path), disk(app, &facts), memory(&facts)];
+    findings.extend(file_system(app));
     findings.push(environments(&app.paths.cache.join("environments")));
     findings.push(uv(&facts));
     findings.push(gpus(&facts));
@@ -200,14 +204,47 @@ fn disk(app: &App, facts: &Facts) -> Finding {
     }
 }
 
+/// Whether the file system of the environments takes so many files, and runs programs.
+fn file_system(app: &App) -> Vec<Finding> {
+    let folder = nearest_folder(&app.paths.cache);
+    // What cannot be asked is found out by `up`.
+    let Ok(system) = rustix::fs::statvfs(&folder) else { return Vec::new() };
+    let is_made = !complete(&app.paths.cache.join("environments")).is_empty();
+    let finding = |what, works, saw, fix| Finding {
+        needed_by: LOCAL.to_owned(),
+        what,
+        state: if works { State::Ok } else { State::Missing },
+        saw,
+        fix: Some(fix).filter(|_| !works),
+    };
+    let mut findings = Vec::new();
+    // Some have no fixed number of files, and say 0.
+    if system.f_files > 0 {
+        let saw = format!("{} more fit on the file system of {}", system.f_favail, folder.display());
+        let fix =
+            format!("df -i {}   # and remove files there: Ray's environment has {ENVIRONMENT_FILES}", folder.display());
+        findings.push(finding("files", is_made || system.f_favail >= ENVIRONMENT_FILES, saw, fix));
+    }
+    let runs = !system.f_flag.contains(rustix::fs::StatVfsMountFlags::NOEXEC);
+    let saw = match runs {
+        true => format!("can be run from {}", folder.display()),
+        false => format!("cannot be run from {}: its file system is mounted with `noexec`", folder.display()),
+    };
+    let fix = "export XDG_CACHE_HOME=FOLDER   # a folder whose programs may be run, for Ray's environment".to_owned();
+    findings.push(finding("programs", runs, saw, fix));
+    findings
+}
+
 fn memory(facts: &Facts) -> Finding {
     // An idle head and one worker take about 1 GiB.
-    let enough = facts.memory >= 2 << 30;
+    let Capacity { memory, memory_limit, .. } = facts.capacity(RunAs::Processes);
+    let limit = memory_limit.map(|limit| format!(" ({limit})")).unwrap_or_default();
+    let enough = memory >= 2 << 30;
     Finding {
         needed_by: LOCAL.to_owned(),
         what: "memory",
         state: if enough { State::Ok } else { State::Missing },
-        saw: format!("{}; {} of shared memory free", human::bytes(facts.memory), human::bytes(facts.shm_free)),
+        saw: format!("{}{limit}; {} of shared memory free", human::bytes(memory), human::bytes(facts.shm_free)),
         fix: (!enough).then(|| "free -h   # a head and one worker need 2 GiB".to_owned()),
     }
 }

@@ -16,6 +16,7 @@ use crate::provider::conformance::{Case, CaseResult, Outcome, Subject, count, ru
 use crate::provider::{Context, FieldError, Offer, ProviderKind, UserEnvironment};
 use crate::providers;
 use crate::sandbox::{chameleon, lambda};
+use crate::spec;
 use crate::util::human::short_duration;
 use anyhow::Context as _;
 
@@ -83,7 +84,7 @@ async fn check(app: &App, args: CheckArgs) -> anyhow::Result<u8> {
     let factory = providers::find(&args.name)?;
     let settings = parsed(&args.settings, "--settings")?;
     let host = args.host.as_deref().map_or_else(|| Ok(factory.example_host()), |host| parsed(host, "--host"))?;
-    if let Some(error) = factory.check(&settings, std::slice::from_ref(&host)).first() {
+    if let Some(error) = spec::check_settings(factory, &settings, std::slice::from_ref(&host)).first() {
         return Err(wrong_field(&doing, error).into());
     }
     let events = app.plain_events();

@@ -189,7 +189,7 @@ impl Run<'_> {
         match follow(app, client, &id, self.ends.wait(), Options { raw, leave_unread: false }).await? {
             End::Ended(job) => {
                 sweep(app, target, client).await;
-                Ok(ended(app, &job))
+                Ok(ended(app, client, &job).await)
             }
             End::Interrupted | End::Unread => Err(interrupted(format!("follow job {id}"))),
         }

@@ -21,7 +21,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
-    let mut target = Target::choose(app)?;
+    let mut target = Target::anywhere(app)?;
     // Ask the hosts and Ray in parallel.
     let (inspected, ray) = tokio::join!(inspect(app, &args, &target), async {
         let runs = target.known.report.nodes.iter().any(|node| node.running && node.name == "head");
@@ -33,6 +33,11 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     let report = &target.known.report;
     if app.json() {
         app.ui.json(&json(report, ray.as_ref()));
+        return Ok(exit_code::DONE);
+    }
+    if let Some(machine) = &report.machine {
+        app.ui.data(format!("{}: on {machine}, another machine that shares this home folder", report.cluster));
+        app.ui.data(format!("it is used from there: ssh {machine}"));
         return Ok(exit_code::DONE);
     }
     let since = report.ready_since.map(|since| when::dated(since, &when::zone(app.variable("TZ"))));
@@ -62,6 +67,7 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     if report.restarted && report.restarted_hosts.is_empty() {
         app.ui.data("this machine has been restarted: nothing of the cluster runs; `gpucl up` rebuilds it");
     }
+    report.happened(jiff::Timestamp::now()).into_iter().for_each(|line| app.ui.data(line));
     if !report.nodes.is_empty() {
         let runtime = target.known.state.spec.as_ref().map(|spec| spec.runtime).unwrap_or_default();
         let process = crate::runtime::project::of(runtime).node_is();
@@ -193,6 +199,7 @@ mod tests {
             pid: None,
             age_seconds: None,
             ended: None,
+            last_end: None,
         };
         assert_eq!(shown_name(&node), "worker-0");
         node.group = Some("big".to_owned());

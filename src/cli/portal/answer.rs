@@ -9,6 +9,7 @@ use axum::http::{Response, StatusCode};
 use secrecy::ExposeSecret as _;
 
 use super::gate::{Gate, Refusal};
+use super::page::Down;
 
 /// A response with this text, as HTML.
 fn page(status: StatusCode, head: &str, text: &str) -> Response<Body> {
@@ -57,10 +58,17 @@ pub(super) fn refuse(refusal: Refusal) -> Response<Body> {
     page(status, "", text)
 }
 
-/// The response if the page does not answer.
-pub(super) fn is_down() -> Response<Body> {
-    let text = "The cluster does not answer. Check it with <code>gpucl status</code>.";
-    page(StatusCode::BAD_GATEWAY, "", text)
+/// The response if the page does not answer, with what is known of the reason.
+pub(super) fn is_down(why: &Down) -> Response<Body> {
+    let mut text = "The cluster does not answer. Check it with <code>gpucl status</code>.".to_owned();
+    for sentence in &why.happened {
+        text.push_str("</p><p>");
+        text.push_str(&escaped(sentence));
+        text.push('.');
+    }
+    // It asks again until the page is back.
+    let head = if why.comes_back { "<meta http-equiv=\"refresh\" content=\"5\">" } else { "" };
+    page(StatusCode::BAD_GATEWAY, head, &text)
 }
 
 /// Sets the cookie and redirects to the same place without the key.
@@ -86,7 +94,7 @@ pub(super) fn welcome(gate: &Gate, location: &str, crosses: bool) -> Response<Bo
     answer
 }
 
-/// Escapes text for an HTML attribute.
+/// Escapes text for HTML, also in an attribute.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('"', "&quot;").replace('\'', "&#39;").replace('<', "&lt;").replace('>', "&gt;")
 }

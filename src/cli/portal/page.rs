@@ -1,11 +1,13 @@
 //! The pages behind the portal, and the host names of a run.
 
 use std::io;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use secrecy::SecretString;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio::time::timeout;
 
 use crate::error::Result;
@@ -14,6 +16,10 @@ use crate::util::random;
 
 /// Connect timeout of a page on this machine. A page on a remote host has the timeout of its `Way`.
 const CONNECT_TIME: Duration = Duration::from_secs(5);
+/// Timeout of the question what happened: a browser waits for it.
+const EXPLAIN_TIME: Duration = Duration::from_secs(10);
+/// How long an answer to it holds: a page that is down is asked for by many requests at once.
+const FRESH: Duration = Duration::from_secs(2);
 /// Letters in the name of a run: more than 120 bits.
 const NAME_LENGTH: usize = 24;
 
@@ -24,6 +30,27 @@ pub struct Run {
     pub(super) random: String,
     /// Whether pages have names; otherwise they are at 127.0.0.1.
     pub(super) has_names: bool,
+    /// Asks what happened, when a page does not answer.
+    explain: Option<Explain>,
+}
+
+/// A question why a page does not answer, with where the answer goes.
+pub type Question = oneshot::Sender<Down>;
+
+/// Asks what happened, once for several requests at a time.
+#[derive(Debug, Clone)]
+struct Explain {
+    ask: mpsc::Sender<Question>,
+    last: Arc<Mutex<Option<(Instant, Down)>>>,
+}
+
+/// Why a page does not answer, as far as that is known.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Down {
+    /// What happened, in sentences without a full stop.
+    pub happened: Vec<String>,
+    /// Whether it comes back by itself.
+    pub comes_back: bool,
 }
 
 impl Run {
@@ -32,7 +59,7 @@ impl Run {
     /// # Errors
     /// If the system provides no random bytes.
     pub fn named() -> Result<Self> {
-        Ok(Self { random: random::letters(NAME_LENGTH)?, has_names: true })
+        Ok(Self { random: random::letters(NAME_LENGTH)?, has_names: true, explain: None })
     }
 
     /// A run whose pages are at 127.0.0.1, for browsers that do not resolve names below `localhost`. The browser sends
@@ -42,6 +69,27 @@ impl Run {
     /// If the system provides no random bytes.
     pub fn plain() -> Result<Self> {
         Ok(Self { has_names: false, ..Self::named()? })
+    }
+
+    /// The same run, which sends a question there when a page does not answer.
+    #[must_use]
+    pub fn explained(self, ask: mpsc::Sender<Question>) -> Self {
+        Self { explain: Some(Explain { ask, last: Arc::default() }), ..self }
+    }
+
+    /// What happened, as asked at most [`FRESH`] ago.
+    pub(super) async fn why_down(&self) -> Down {
+        let Some(Explain { ask, last }) = &self.explain else { return Down::default() };
+        let mut last = last.lock().await;
+        if let Some((_, why)) = last.as_ref().filter(|(at, _)| at.elapsed() < FRESH) {
+            return why.clone();
+        }
+        let (question, answer) = oneshot::channel();
+        let asked = async { ask.send(question).await.ok() };
+        let answered = async { asked.await.map(|()| answer)?.await.ok() };
+        let why = timeout(EXPLAIN_TIME, answered).await.ok().flatten().unwrap_or_default();
+        *last = Some((Instant::now(), why.clone()));
+        why
     }
 
     /// The host and port under which browsers reach a page of this run.

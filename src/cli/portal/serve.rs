@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::http::{Request, Response, StatusCode};
+use axum::http::header::ACCEPT;
+use axum::http::{HeaderMap, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper::upgrade::OnUpgrade;
@@ -21,7 +22,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use super::answer;
 use super::gate::{Gate, KEY_PARAMETER, KEY_PATH, Verdict, is_upgrade};
 use super::onward;
-use super::page::{Page, Run};
+use super::page::{Down, Page, Run};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::util::random;
 
@@ -238,8 +239,14 @@ impl Connection {
             Verdict::Refuse(refusal) => answer::refuse(refusal),
             Verdict::Welcome { location, crosses } => answer::welcome(&self.served.gate, &location, crosses),
             Verdict::Pass => {
+                // Only a page that somebody looks at explains itself: its scripts ask again and again.
+                let is_seen = wants_html(&parts.headers);
                 let request = Request::from_parts(parts, Body::new(body));
-                self.pass_on(request, browser).await.unwrap_or_else(|_| answer::is_down())
+                match self.pass_on(request, browser).await {
+                    Ok(answer) => answer,
+                    Err(_) if is_seen => answer::is_down(&self.served.run.why_down().await),
+                    Err(_) => answer::is_down(&Down::default()),
+                }
             }
         }
     }
@@ -273,6 +280,11 @@ impl Connection {
             let _ = driver.await;
         });
     }
+}
+
+/// Whether the answer is for a person to read.
+fn wants_html(headers: &HeaderMap) -> bool {
+    headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).is_some_and(|accept| accept.contains("text/html"))
 }
 
 /// Why the page gave no answer; not shown in detail.

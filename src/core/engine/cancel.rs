@@ -1,4 +1,4 @@
-//! Cancellation by Ctrl-C: once = begin nothing more, twice = stop now.
+//! Cancellation by Ctrl-C: once = begin nothing more and wait for nothing, twice = drop calls in flight, too.
 
 use tokio::sync::watch;
 
@@ -10,7 +10,7 @@ pub enum Urgency {
     /// Not cancelled.
     #[default]
     None,
-    /// Begin nothing more; finish what is in flight.
+    /// Begin nothing more and end every wait; finish calls in flight.
     Finish,
     /// Stop now.
     Now,

@@ -108,7 +108,7 @@ impl Pipeline<'_> {
         let begin = Instant::now();
         loop {
             let known = self.ledger.state();
-            let observed = self.world.observe(&known).await?;
+            let observed = self.cancel.unless_pressed("look at what exists", self.world.observe(&known)).await?;
             let open = known.items.iter().find(|(key, item)| {
                 item.state == ItemState::Requested
                     && item.id.is_none()

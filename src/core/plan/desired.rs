@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::share::{Placed, Share, task_memory};
 use crate::name::Key;
-use crate::provider::ResourceRequest;
+use crate::playbook::{Capacity, Facts, Limit, RunAs};
+use crate::provider::{ResourceRequest, Runtime};
 use crate::spec::{GROUP_LABEL, GpuProof, NodeRole, NodeSpec, Per, Spec};
 use crate::util::human::{bytes, count};
 
@@ -19,6 +20,29 @@ pub struct Machine {
     pub memory: u64,
     /// The number of GPUs.
     pub gpus: u32,
+    /// The bytes that `/dev/shm` can hold, where nodes use the machine's own; else 0.
+    #[serde(default)]
+    pub shared_memory: u64,
+    /// What limits the processors to less than the machine has.
+    #[serde(default)]
+    pub cpus_limit: Option<Limit>,
+    /// What limits the memory to less than the machine has.
+    #[serde(default)]
+    pub memory_limit: Option<Limit>,
+}
+
+impl Machine {
+    /// The capacity of a host with these facts for the nodes of a runtime.
+    pub fn of(facts: &Facts, runtime: Runtime) -> Self {
+        let (run_as, shared_memory) = match runtime {
+            Runtime::Native => (RunAs::Processes, facts.shm_size),
+            // Each container has a `/dev/shm` of its own.
+            Runtime::Docker => (RunAs::Containers, 0),
+        };
+        let Capacity { cpus, memory, cpus_limit, memory_limit } = facts.capacity(run_as);
+        let gpus = u32::try_from(facts.gpus.len()).unwrap_or(u32::MAX);
+        Self { cpus, memory, gpus, shared_memory, cpus_limit, memory_limit }
+    }
 }
 
 /// The state that a host must have before nodes can run on it.
@@ -97,6 +121,15 @@ const LEAST_OBJECT_STORE: u64 = 75 << 20;
 /// The default share of a host's memory for all object stores together: Ray's own default is 30 % for each node,
 /// which several nodes on one host would take several times.
 const OBJECT_STORE_SHARE: f64 = 0.3;
+
+/// The part of `/dev/shm` for all object stores together, as Ray's own default leaves room (ray 2.60.0,
+/// `resolve_object_store_memory`).
+const SHARED_MEMORY_SHARE: f64 = 0.95;
+/// Ray starts no node with a larger object store than this that `/dev/shm` does not hold (ray 2.60.0,
+/// `REQUIRE_SHM_SIZE_THRESHOLD`); a smaller one it keeps in files.
+const MOST_IN_FILES: u64 = 10_000_000_000;
+/// The variable that makes Ray start it all the same.
+const ALLOWS_FILES: &str = "RAY_OBJECT_STORE_ALLOW_SLOW_STORAGE";
 
 /// A demand that the hosts cannot meet: the field's path in the spec, and the message.
 pub(crate) type Impossible = (String, String);
@@ -207,6 +240,28 @@ fn check(spec: &Spec, machines: &[(Key, Machine)], placed: &[Placed], nodes: &[N
                 ),
             ));
         }
+        let too_large = |node: &&NodeSpec| {
+            node.object_store_memory > machine.shared_memory.max(MOST_IN_FILES)
+                && machine.shared_memory > 0
+                && !spec.environment.contains_key(ALLOWS_FILES)
+        };
+        if let Some(node) = here().find(too_large) {
+            return Err((
+                if node.role == NodeRole::Head {
+                    "ray.head.object_store_memory".to_owned()
+                } else {
+                    of_last("object_store_memory")
+                },
+                format!(
+                    "{} needs {} for objects, but /dev/shm of {} holds {}, and Ray refuses to keep so much in files; ask \
+                     for less, or enlarge it",
+                    node.key.display_name(),
+                    bytes(node.object_store_memory),
+                    host.display_name(),
+                    bytes(machine.shared_memory)
+                ),
+            ));
+        }
         if spec.oversubscribe {
             continue;
         }
@@ -216,10 +271,11 @@ fn check(spec: &Spec, machines: &[(Key, Machine)], placed: &[Placed], nodes: &[N
             return Err((
                 path,
                 format!(
-                    "the nodes need {}, but {} has {}; ask for less, or set `oversubscribe: true`",
+                    "the nodes need {}, but {} has {}{}; ask for less, or set `oversubscribe: true`",
                     count(cpus as usize, "CPU"),
                     host.display_name(),
-                    machine.cpus
+                    machine.cpus,
+                    reason(machine.cpus_limit.as_ref())
                 ),
             ));
         }
@@ -228,10 +284,11 @@ fn check(spec: &Spec, machines: &[(Key, Machine)], placed: &[Placed], nodes: &[N
             return Err((
                 of_last("object_store_memory"),
                 format!(
-                    "the nodes need {} for objects, but {} has {}; ask for less, or set `oversubscribe: true`",
+                    "the nodes need {} for objects, but {} has {}{}; ask for less, or set `oversubscribe: true`",
                     bytes(stores),
                     host.display_name(),
-                    bytes(machine.memory)
+                    bytes(machine.memory),
+                    reason(machine.memory_limit.as_ref())
                 ),
             ));
         }
@@ -242,6 +299,53 @@ fn check(spec: &Spec, machines: &[(Key, Machine)], placed: &[Placed], nodes: &[N
 fn object_store(asked: Option<u64>, machine: &Machine) -> u64 {
     asked.unwrap_or_else(|| {
         // A tenth of the share of all nodes, so that ten nodes fit.
-        ((machine.memory as f64 * OBJECT_STORE_SHARE / 10.0) as u64).clamp(LEAST_OBJECT_STORE, 8 << 30)
+        let by_memory = machine.memory as f64 * OBJECT_STORE_SHARE / 10.0;
+        let share = match machine.shared_memory {
+            0 => by_memory,
+            all => by_memory.min(all as f64 * SHARED_MEMORY_SHARE / 10.0),
+        };
+        (share as u64).clamp(LEAST_OBJECT_STORE, 8 << 30)
     })
+}
+
+/// ` (limit of the cgroup /user.slice)`, or nothing.
+fn reason(limit: Option<&Limit>) -> String {
+    limit.map(|limit| format!(" ({limit})")).unwrap_or_default()
+}
+
+/// What limits the processors and the memory of the hosts, one sentence for each host.
+pub fn limits(machines: &[(Key, Machine)]) -> Vec<String> {
+    let of_host = |(host, machine): &(Key, Machine)| {
+        let memory =
+            machine.memory_limit.as_ref().map(|limit| format!("{} of memory ({limit})", bytes(machine.memory)));
+        let cpus =
+            machine.cpus_limit.as_ref().map(|limit| format!("{} ({limit})", count(machine.cpus as usize, "CPU")));
+        let parts: Vec<String> = memory.into_iter().chain(cpus).collect();
+        (!parts.is_empty()).then(|| format!("{} has {} for the cluster", host.display_name(), parts.join(" and ")))
+    };
+    machines.iter().filter_map(of_host).collect()
+}
+
+/// Warns of object stores that `/dev/shm` does not hold, one sentence for each host.
+pub fn small_shared_memory(machines: &[(Key, Machine)], nodes: &[NodeSpec]) -> Vec<String> {
+    let of_host = |(host, machine): &(Key, Machine)| {
+        let stores: Vec<u64> =
+            nodes.iter().filter(|node| node.host == *host).map(|node| node.object_store_memory).collect();
+        let (all, room) = (stores.iter().sum::<u64>(), machine.shared_memory);
+        if room == 0 || all <= room {
+            return None;
+        }
+        let effect = match stores.iter().any(|store| *store > room) {
+            true => "Ray keeps such a store in files on the disk, which is slow",
+            false => "a node ends when objects fill it",
+        };
+        Some(format!(
+            "/dev/shm of {} holds {}, and its nodes have {} of object stores: {effect}; enlarge it (`docker run \
+             --shm-size`, `mount -o remount,size=`), or set `object_store_memory`",
+            host.display_name(),
+            bytes(room),
+            bytes(all)
+        ))
+    };
+    machines.iter().filter_map(of_host).collect()
 }

@@ -9,7 +9,10 @@ mod share;
 #[cfg(test)]
 mod tests;
 
-pub use desired::{DataGoal, Desired, FirewallGoal, Machine, NodeRequest, Preparation, ProjectRequest, desired};
+pub use desired::{
+    DataGoal, Desired, FirewallGoal, Machine, NodeRequest, Preparation, ProjectRequest, desired, limits,
+    small_shared_memory,
+};
 pub use observed::{Health, Observed, ObservedNode, ObservedProject};
 pub use operation::{Action, Change, NodeChange, Operation, Plan};
 pub use price::Price;

@@ -1,6 +1,7 @@
 //! Plans compared by their text.
 
 mod groups;
+mod limits;
 mod projects;
 mod shares;
 
@@ -17,7 +18,7 @@ fn spec(text: &str) -> Spec {
 }
 
 fn machines() -> Vec<(Key, Machine)> {
-    vec![(Key::host(0), Machine { cpus: 8, memory: 16 << 30, gpus: 2 })]
+    vec![(Key::host(0), Machine { cpus: 8, memory: 16 << 30, gpus: 2, ..Machine::default() })]
 }
 
 fn wanted(text: &str) -> Desired {

@@ -12,7 +12,7 @@ use crate::host::Host;
 use crate::render::{quote, quote_path};
 
 const COMMON: &str = include_str!("shell/common.sh");
-const FACTS: &str = include_str!("shell/facts.sh");
+const FACTS: &str = concat!(include_str!("shell/capacity.sh"), include_str!("shell/facts.sh"));
 const EXEC: &str = include_str!("shell/exec.sh");
 const DETACHED: &str = include_str!("shell/detached.sh");
 const STEPS: &str = include_str!("shell/steps.sh");

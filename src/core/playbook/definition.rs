@@ -7,6 +7,7 @@ use serde::Deserialize;
 
 use super::facts::{Facts, Vendor};
 use super::stage::{KnownError, Stage, Step};
+use super::variable::Variable;
 use crate::error::{Error, ErrorKind, Result};
 use crate::host::StageFile;
 use crate::render::{Library, Origin, render};
@@ -24,9 +25,9 @@ pub struct Playbook {
     /// The hosts it applies to.
     #[serde(default)]
     pub when: When,
-    /// The variables and their defaults; one without a default is required.
+    /// The variables, with their defaults and forms; one without a default is required.
     #[serde(default)]
-    pub variables: BTreeMap<String, Option<String>>,
+    pub variables: BTreeMap<String, Variable>,
     /// Shell libraries from `playbooks/lib/` that its steps may source with `. ./lib/NAME.sh`. One that no step sources is
     /// not delivered.
     #[serde(default)]
@@ -122,7 +123,7 @@ pub fn load(library: &Library, name: &str) -> Result<Playbook> {
     let (text, origin) = library.read_text(&format!("playbooks/{name}.yaml"))?;
     let mut playbook = Playbook::parse(&text, &origin)?;
     if playbook.name != name {
-        return Err(playbook.wrong().because(format!("its name is `{}`, but its file's is `{name}`", playbook.name)));
+        return Err(playbook.error().because(format!("its name is `{}`, but its file's is `{name}`", playbook.name)));
     }
     for part in &playbook.libraries {
         let (bytes, _) = library.read(&format!("playbooks/lib/{part}.sh"))?;
@@ -138,24 +139,30 @@ impl Playbook {
             .map_err(|error| Error::new(ErrorKind::Spec, format!("read the playbook {origin}")).because(error))?;
         playbook.origin = origin.to_string();
         if playbook.steps.is_empty() {
-            return Err(playbook.wrong().because("it has no steps"));
+            return Err(playbook.error().because("it has no steps"));
         }
         Ok(playbook)
+    }
+
+    /// What is wrong with a value for a variable, as it follows the variable's name. Nothing is where the playbook has no
+    /// such variable: [`Self::stage`] refuses it.
+    pub fn wrong(&self, variable: &str, value: &str) -> Option<String> {
+        self.variables.get(variable)?.wrong(value)
     }
 
     /// Fills in the variables and builds the stage with this name.
     pub fn stage(&self, name: &str, given: &BTreeMap<String, String>, timeout: Duration) -> Result<Stage> {
         if let Some(unknown) = given.keys().find(|key| !self.variables.contains_key(*key)) {
-            let error = self.wrong().because(format!("it has no variable `{unknown}`"));
+            let error = self.error().because(format!("it has no variable `{unknown}`"));
             return Err(match near::nearest(unknown, self.variables.keys().map(String::as_str)) {
                 Some(near) => error.hint(format!("did you mean `{near}`?")),
                 None => error,
             });
         }
         let mut variables = BTreeMap::new();
-        for (key, default) in &self.variables {
-            let value = given.get(key).or(default.as_ref());
-            let value = value.ok_or_else(|| self.wrong().because(format!("its variable `{key}` has no value")))?;
+        for (key, variable) in &self.variables {
+            let value = given.get(key).or(variable.default.as_ref());
+            let value = value.ok_or_else(|| self.error().because(format!("its variable `{key}` has no value")))?;
             variables.insert(key.clone(), value.clone());
         }
         let mut steps = Vec::with_capacity(self.steps.len());
@@ -204,7 +211,7 @@ impl Playbook {
         Ok(stage)
     }
 
-    fn wrong(&self) -> Error {
+    fn error(&self) -> Error {
         Error::new(ErrorKind::Spec, format!("use the playbook {}", self.origin))
     }
 }
@@ -222,6 +229,28 @@ mod tests {
         let text = "name: test\nsummary: x\nsteps:\n  - name: one\n    rum: echo\n";
         let error = Playbook::parse(text, &origin()).unwrap_err().to_string();
         assert!(error.contains("unknown field `rum`") && error.contains("line 5"), "{error}");
+    }
+
+    #[test]
+    fn the_built_in_playbooks_know_their_values() {
+        for (name, variable, right, wrong) in [
+            ("base", "apt_wait", "60", "60s"),
+            ("base", "http_proxy", "", "proxy:3128"),
+            ("docker", "oldest", "28", ""),
+            ("docker", "restart", "yes", "true"),
+            ("nvidia", "branch", "570", ""),
+            ("nvidia", "toolkit_repository", "http://m/$(ARCH)", ""),
+            ("amd", "driver", "dkms", "rocm"),
+            ("firewall", "revert_after", "30", ""),
+            ("ray-native", "disk_needed_mib", "1", ""),
+            ("ray-native", "files_needed", "1", "many"),
+        ] {
+            let playbook = load(&Library::default(), name).unwrap();
+            assert_eq!(playbook.wrong(variable, right), None, "{name}.{variable}");
+            assert!(playbook.wrong(variable, wrong).is_some(), "{name}.{variable}");
+        }
+        // No extras at all is a choice.
+        assert_eq!(load(&Library::default(), "ray-native").unwrap().wrong("extras", ""), None);
     }
 
     #[test]

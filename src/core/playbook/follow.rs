@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
+use super::cause::cause;
 use super::compile::Resume;
 use super::end::End;
 use super::facts::Facts;
@@ -388,14 +389,12 @@ impl<'a> Follower<'a> {
     /// Adds the meaning of the failed step's lines, and a hint.
     fn explain(&self, mut error: Error, silent: String) -> Error {
         let step = self.step.as_ref().and_then(|(number, _)| self.stage.steps.get(number.checked_sub(1)?));
-        let known = step
-            .into_iter()
-            .flat_map(|step| &step.errors)
-            .find_map(|known| self.kept.iter().rev().find(|line| known.matches(line)).map(|line| (known, line.trim())));
+        let known = step.and_then(|step| cause(&step.errors, self.kept.iter().map(String::as_str)));
         let lines = last_lines(&self.kept);
         match known {
-            Some((known, line)) => {
-                error = error.because(known.fill(&known.says, line));
+            Some(cause) => {
+                let known = &cause.known;
+                error = error.because(cause.fill(&known.says));
                 if known.retry {
                     error = error.status(Status::Temporary);
                 }
@@ -403,7 +402,7 @@ impl<'a> Follower<'a> {
                     error = error.because(format!("its last lines were\n{lines}"));
                 }
                 if let Some(hint) = known.hint.as_ref().or(step.and_then(|step| step.hint.as_ref())) {
-                    error = error.hint(known.fill(hint, line));
+                    error = error.hint(cause.fill(hint));
                 }
             }
             None => {

@@ -4,6 +4,7 @@
 //! program survives the exec, gpucl and the connection; the next exec attaches to it. `docs/concepts/host-programs.md`
 //! describes this in full, `shell/` holds the program text.
 
+mod cause;
 mod compile;
 mod definition;
 mod end;
@@ -15,9 +16,11 @@ mod inspect;
 mod restart;
 mod run;
 mod stage;
+mod variable;
 
 pub use definition::{Has, Playbook, When, load};
-pub use facts::{Facts, GpuFact, PythonFact, Vendor};
+pub use facts::{Capacity, Facts, GpuFact, Limit, LimitOf, PythonFact, RunAs, Vendor, capacity_here};
 pub use inspect::{Inspection, StageState, facts, glance, inspect};
 pub use run::{end_program, program_text, run_stage};
 pub use stage::{KnownError, Stage, StageReport, Step, StepReport};
+pub use variable::Variable;

@@ -59,9 +59,11 @@ pub struct Step {
 #[derive(Debug, Clone, PartialEq, Eq, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KnownError {
-    /// Texts separated by `|`, one of which a line of output must contain; `.*` within one matches anything.
+    /// Texts separated by `|`, one of which a line of output must contain; `.*` within one matches anything. Lines that
+    /// only say what is being done are not searched.
     pub matches: String,
-    /// What it means; `{line}` stands for the line that matched, `{what}` for what the first `.*` stood for.
+    /// What it means; `{line}` stands for the line that matched, `{before}` for the line before it, `{what}` for
+    /// what the first `.*` stood for.
     pub says: String,
     /// What to do; with the same placeholders.
     #[serde(default)]

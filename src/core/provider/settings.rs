@@ -1,16 +1,18 @@
-//! Reads a provider's own settings strictly, with errors that name the key.
+//! Reads a provider's own settings strictly. Their form, against the schema, is checked before: `spec::check_settings`
+//! names the place of each mistake.
 
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::FieldError;
 use crate::error::{Error, ErrorKind};
 
-/// Reads settings or a host's entry; each error names its key, prefixed by `path` (empty for the settings' root).
+/// Reads settings or a host's entry; errors are prefixed by `path` (empty for the settings' root).
 ///
 /// With `#[serde(deny_unknown_fields)]` on a type, reading is strict at every depth. All unknown keys of the first
-/// level are reported together, with the known names.
+/// level are reported together, with the known names; any other mistake at the root, for all callers have settings whose
+/// form was checked.
 pub fn read<T: DeserializeOwned + JsonSchema>(value: &Value, path: &str) -> Result<T, Vec<FieldError>> {
     let empty = Map::new();
     let map = match value {
@@ -27,11 +29,7 @@ pub fn read<T: DeserializeOwned + JsonSchema>(value: &Value, path: &str) -> Resu
     if !unknown.is_empty() {
         return Err(unknown);
     }
-    serde_json::from_value(Value::Object(map.clone())).map_err(|error| {
-        let message = error.to_string();
-        let path = culprit::<T>(map, &message).map_or_else(|| path.to_owned(), |key| join(path, key));
-        vec![field(&path, message)]
-    })
+    serde_json::from_value(Value::Object(map.clone())).map_err(|error| vec![field(path, error.to_string())])
 }
 
 /// One error for settings that are wrong although their spec was validated.
@@ -44,6 +42,16 @@ pub fn wrong(doing: impl Into<String>, errors: &[FieldError]) -> Error {
     Error::new(ErrorKind::Provider, doing).because(texts.join(", "))
 }
 
+/// The schema of an entry that may be a text in place of its map of keys; `description` says what the text is.
+pub fn or_text(map: schemars::Schema, description: &str) -> schemars::Schema {
+    const OF_ENTRY: [&str; 4] = ["$schema", "title", "description", "$defs"];
+    let (entry, own): (Map<String, Value>, Map<String, Value>) =
+        map.as_object().cloned().unwrap_or_default().into_iter().partition(|(key, _)| OF_ENTRY.contains(&key.as_str()));
+    let mut entry = entry;
+    entry.insert("anyOf".to_owned(), json!([own, { "type": "string", "description": description }]));
+    schemars::Schema::from(entry)
+}
+
 /// The keys in a type's schema.
 fn known_keys<T: JsonSchema>() -> Vec<String> {
     let schema = schemars::schema_for!(T);
@@ -51,17 +59,16 @@ fn known_keys<T: JsonSchema>() -> Vec<String> {
     keys.map(|keys| keys.keys().cloned().collect()).unwrap_or_default()
 }
 
-/// The key whose removal changes or removes the error.
-fn culprit<'a, T: DeserializeOwned>(map: &'a Map<String, Value>, message: &str) -> Option<&'a str> {
-    map.keys().map(String::as_str).find(|key| {
-        let mut without = map.clone();
-        without.remove(*key);
-        serde_json::from_value::<T>(Value::Object(without)).err().is_none_or(|error| error.to_string() != message)
-    })
-}
-
-fn join(path: &str, key: &str) -> String {
-    if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
+/// The path of a key below a path; a key with other characters than letters, digits, `_` and `-` is quoted.
+pub fn join(path: &str, key: &str) -> String {
+    let is_plain =
+        !key.is_empty() && key.chars().all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-'));
+    match (path.is_empty(), is_plain) {
+        (true, true) => key.to_owned(),
+        (true, false) => format!("{key:?}"),
+        (false, true) => format!("{path}.{key}"),
+        (false, false) => format!("{path}.{key:?}"),
+    }
 }
 
 fn field(path: &str, message: impl Into<String>) -> FieldError {
@@ -92,13 +99,6 @@ mod tests {
         let paths: Vec<&str> = errors.iter().map(|error| error.path.as_str()).collect();
         assert_eq!(paths, ["hosts[0].sight", "hosts[0].hour"]);
         assert_eq!(errors[0].known, ["site", "hours"]);
-    }
-
-    #[test]
-    fn a_wrong_value_names_its_key() {
-        let errors = read::<Settings>(&serde_json::json!({"site": "uc", "hours": "three"}), "").unwrap_err();
-        assert_eq!(errors[0].path, "hours");
-        assert!(errors[0].message.contains("invalid type: string \"three\""), "{}", errors[0].message);
     }
 
     #[test]

@@ -14,8 +14,13 @@ use super::situation::SUPERVISOR;
 use crate::error::{Error, ErrorKind, Result};
 use crate::util::random;
 
-/// The timeout for the short job: a Python that connects to Ray takes 2 to 3 s on two cores.
-const LIMIT: Duration = Duration::from_secs(45);
+/// The timeout for the short job: a Python that connects to Ray takes 2 to 3 s on two cores. Where processes of other
+/// jobs end at their start, Ray notices each after a minute, and may let it wait behind them: `STARTS_AT_ONCE` in
+/// `templates/ray-native/lifecycle.py`.
+const LIMIT: Duration = Duration::from_secs(150);
+/// How soon Ray notices that a job has ended: it looks every second, and asks the process first (ray 2.60.0).
+const NOTICED_WITHIN: Duration = Duration::from_millis(3000);
+
 const POLL_EVERY: Duration = Duration::from_millis(300);
 /// Ray's namespace for these actors: `SUPERVISOR_ACTOR_RAY_NAMESPACE` in its `dashboard/modules/job/common.py`.
 const PROGRAM: &str = "import sys, ray; ray.init(log_to_driver=False); \
@@ -53,15 +58,21 @@ impl Client {
             );
         };
         let ended = ended?;
-        // Only tidies up: the user did not submit it.
-        if let Ok(request) = self.request(Method::DELETE, &format!("/api/jobs/{by}"), &doing) {
-            let _ = self.send(request, &doing).await;
-        }
+        self.forget(&by, &doing).await;
         if ended.status == JobStatus::Succeeded {
             return Ok(());
         }
         let why = ended.short_message().unwrap_or("no reason given").to_owned();
         let gone = ended.message.as_deref().is_some_and(|message| message.contains("Failed to look up actor"));
         Err(Error::new(if gone { ErrorKind::NotFound } else { ErrorKind::Ray }, doing).because(why))
+    }
+
+    /// Deletes the short job, which the user did not submit, once Ray has noticed its end: it would note one as failed that
+    /// is deleted before, and so have it again.
+    async fn forget(&self, id: &str, doing: &str) {
+        tokio::time::sleep(NOTICED_WITHIN).await;
+        if let Ok(request) = self.request(Method::DELETE, &format!("/api/jobs/{id}"), doing) {
+            let _ = self.send(request, doing).await;
+        }
     }
 }

@@ -14,6 +14,7 @@ mod reason;
 mod requirements;
 mod runtime_env;
 mod situation;
+mod startup;
 mod usage;
 
 pub use access::{Access, Setting, Shell};
@@ -28,4 +29,5 @@ pub use reason::reason;
 pub use requirements::{is_editable, is_path, requirements_of};
 pub use runtime_env::{Module, ModuleSource, RuntimeEnv, WorkingDir};
 pub use situation::{Amounts, Demand, Growing, Situation, Wanting};
+pub use startup::StartupFailure;
 pub use usage::{GpuUsage, Usage};

@@ -1,27 +1,30 @@
 //! Working folders and modules: packed by gpucl, stored at Ray under the digest of their content.
 
+mod hiding;
+mod list;
+
 use std::io::{self, Cursor, Write};
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ignore::gitignore::{Gitignore, GitignoreBuilder};
-use ignore::{DirEntry, WalkBuilder};
 use reqwest::Method;
 use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use zip::write::SimpleFileOptions;
 
+use hiding::hides_module;
+use list::{Entry, list, nothing_left, unfit};
+
 use super::client::Client;
 use super::runtime_env::ModuleSource;
 use crate::error::{Doing as _, Error, ErrorKind, Result};
-use crate::util::fs::{RECORD_LIMIT, read_within, resolve};
+use crate::util::fs::read_within;
 use crate::util::{digest, human};
+
+pub use list::{ListedFile, files_of};
 
 /// The maximum size of a package, in bytes.
 pub const SIZE_LIMIT: u64 = 100 * 1024 * 1024;
-/// Always excluded, as by Ray's own tools: large and useless to a job.
-const LEFT_OUT: &[&str] = &[".git", ".venv", "venv", "__pycache__"];
 const UPLOAD_LIMIT: Duration = Duration::from_secs(600);
 const CHUNK: usize = 256 * 1024;
 
@@ -35,6 +38,7 @@ pub struct Package {
     bytes: Vec<u8>,
     files: usize,
     skipped: Vec<String>,
+    hiding: Vec<String>,
 }
 
 /// The result of an upload.
@@ -84,15 +88,11 @@ impl Package {
                     Some(path) => path,
                     None => fs_err::canonicalize(folder).doing(ErrorKind::Usage, || doing(folder))?,
                 };
-                let Some(name) = whole.file_name().and_then(|name| name.to_str()) else {
-                    return Err(wrong(folder, "its name cannot be imported"));
-                };
+                let name = named_for_ray(&whole).map_err(|why| wrong(folder, why))?;
                 Self::packed(folder, &format!("{name}/"), excludes, SIZE_LIMIT, &doing(folder))
             }
             ModuleSource::File(path) => {
-                let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
-                    return Err(wrong(path, "its name cannot be imported"));
-                };
+                let name = named_for_ray(path).map_err(|why| wrong(path, why))?;
                 let data = fs_err::metadata(path).doing(ErrorKind::Usage, || doing(path))?;
                 let entry = Entry::new(name.to_owned(), path.clone(), &data);
                 Self::zipped(&[entry], Vec::new(), SIZE_LIMIT, &doing(path))
@@ -104,7 +104,7 @@ impl Package {
                     return Err(wrong(path, "this is not a valid name of a wheel"));
                 };
                 let bytes = read_whole(path, &doing(path))?;
-                Ok(Self { name: name.to_owned(), bytes, files: 0, skipped: Vec::new() })
+                Ok(Self { name: name.to_owned(), bytes, files: 0, skipped: Vec::new(), hiding: Vec::new() })
             }
         }
     }
@@ -115,7 +115,12 @@ impl Package {
         if !root.is_dir() {
             return Err(Error::new(ErrorKind::Usage, doing).because("it is not a folder"));
         }
-        let (mut entries, skipped) = list(&root, excludes).map_err(|error| error.while_doing(doing))?;
+        let (mut entries, skipped) = list(&root, excludes, Some(begin)).map_err(|error| error.while_doing(doing))?;
+        if let Some(why) = nothing_left(&root, &entries, &skipped, excludes) {
+            return Err(Error::new(ErrorKind::Usage, doing).because(why).hint(
+                "a `.rayignore` in the folder may bring files back: `!*.py` for Python files, and `!*/` for folders",
+            ));
+        }
         for entry in &mut entries {
             entry.name.insert_str(0, begin);
         }
@@ -143,7 +148,9 @@ impl Package {
             }
         }
         let capped = zip.finish().map_err(|error| pack_error(&error, entries, limit, doing))?;
-        Ok(Self { files, skipped, ..Self::of_bytes(capped.inner.into_inner()) })
+        let files_of_it = entries.iter().filter(|entry| !entry.is_dir).map(|entry| entry.name.as_str());
+        let hiding = files_of_it.filter(|name| hides_module(name)).map(str::to_owned).collect();
+        Ok(Self { files, skipped, hiding, ..Self::of_bytes(capped.inner.into_inner()) })
     }
 
     /// Takes a zip file made by the user as it is.
@@ -155,7 +162,13 @@ impl Package {
     }
 
     fn of_bytes(bytes: Vec<u8>) -> Self {
-        Self { name: format!("_ray_pkg_{}.zip", digest::short(&bytes)), bytes, files: 0, skipped: Vec::new() }
+        Self {
+            name: format!("_ray_pkg_{}.zip", digest::short(&bytes)),
+            bytes,
+            files: 0,
+            skipped: Vec::new(),
+            hiding: Vec::new(),
+        }
     }
 
     /// Its name at Ray: `_ray_pkg_<digest>.zip`, or that of a wheel.
@@ -178,48 +191,25 @@ impl Package {
         self.files
     }
 
+    /// Its files that hide modules which Ray's workers import at their start: `random.py`, `ray/__init__.py`. Nothing
+    /// is known of a zip file or a wheel made by the user.
+    pub fn hiding(&self) -> &[String] {
+        &self.hiding
+    }
+
     /// Files left out although no pattern excludes them, with the reason.
     pub fn skipped(&self) -> &[String] {
         &self.skipped
     }
 }
 
-/// A file or folder that goes into the package.
-struct Entry {
-    name: String,
-    path: PathBuf,
-    is_dir: bool,
-    executable: bool,
-    size: u64,
-}
-
-impl Entry {
-    fn new(name: String, path: PathBuf, data: &std::fs::Metadata) -> Self {
-        let (is_dir, executable) = (data.is_dir(), data.permissions().mode() & 0o111 != 0);
-        Self { name, path, is_dir, executable, size: if is_dir { 0 } else { data.len() } }
+/// The name of a module's file or folder; else why Ray cannot have it.
+fn named_for_ray(path: &Path) -> std::result::Result<&str, &'static str> {
+    let name = path.file_name().unwrap_or_default();
+    match (unfit(Path::new(name), Some("")), name.to_str()) {
+        (None, Some(name)) if !name.is_empty() => Ok(name),
+        (why, _) => Err(why.unwrap_or("its name cannot be imported")),
     }
-}
-
-/// A file of a folder, as it would be packed.
-#[derive(Debug, Clone)]
-pub struct ListedFile {
-    /// Its path from the folder.
-    pub name: String,
-    /// Its own path.
-    pub path: PathBuf,
-    /// Whether it can be executed.
-    pub executable: bool,
-}
-
-/// The files of a folder that [`Package::of_folder`] would pack, and what it would leave out although no pattern
-/// excludes it, with the reason.
-///
-/// # Errors
-/// If the folder cannot be read.
-pub fn files_of(folder: &Path) -> Result<(Vec<ListedFile>, Vec<String>)> {
-    let (entries, skipped) = list(folder, &[])?;
-    let listed = |entry: Entry| ListedFile { name: entry.name, path: entry.path, executable: entry.executable };
-    Ok((entries.into_iter().filter(|entry| !entry.is_dir).map(listed).collect(), skipped))
 }
 
 /// Reads a file that is uploaded as it is.
@@ -233,144 +223,6 @@ fn read_whole(path: &Path, doing: &str) -> Result<Vec<u8>> {
         )));
     }
     read_within(path, SIZE_LIMIT).doing(ErrorKind::Usage, || doing.to_owned())
-}
-
-/// Lists the entries to pack, sorted by name, and those left out although no pattern excludes them.
-fn list(root: &Path, excludes: &[String]) -> Result<(Vec<Entry>, Vec<String>)> {
-    let doing = "list its files";
-    let excluded = excluder(root, excludes)?;
-    let outside = Arc::new(std::sync::Mutex::new(Vec::new()));
-    let (noted, top) = (Arc::clone(&outside), root.to_owned());
-    readable_patterns(root, root)?;
-    let unreadable = Arc::new(std::sync::Mutex::new(None));
-    let first_unreadable = Arc::clone(&unreadable);
-    let walk = WalkBuilder::new(root)
-        .hidden(false)
-        .ignore(false)
-        .parents(false)
-        .git_global(false)
-        .git_exclude(false)
-        .git_ignore(true)
-        .require_git(false)
-        .add_custom_ignore_filename(RAYIGNORE)
-        .follow_links(true)
-        .filter_entry(move |entry| {
-            if excluded.matched(entry.path(), entry.file_type().is_some_and(|kind| kind.is_dir())).is_ignore() {
-                return false;
-            }
-            let inside = !entry.path_is_symlink() || leads_inside(&top, entry);
-            if !inside && let Ok(mut noted) = noted.lock() {
-                noted.push(format!("{}: a symlink that points outside the folder", relative(&top, entry.path())));
-            }
-            // Before the folder is entered, and its patterns are read.
-            if inside && let Err(error) = readable_patterns(entry.path(), &top) {
-                if let Ok(mut first) = first_unreadable.lock() {
-                    first.get_or_insert(error);
-                }
-                return false;
-            }
-            inside
-        })
-        .build();
-    let (mut entries, mut skipped) = (Vec::new(), Vec::new());
-    for found in walk {
-        let entry = match found {
-            Ok(entry) => entry,
-            // A broken symlink, or one to a folder above itself, is not part of a folder's content.
-            Err(error) => match broken_link(&error) {
-                Some(path) => {
-                    skipped.push(format!("{}: a broken or circular symlink", relative(root, &path)));
-                    continue;
-                }
-                None => return Err(Error::new(ErrorKind::Usage, doing).caused_by(&error)),
-            },
-        };
-        if entry.depth() == 0 {
-            continue;
-        }
-        if entries.len() + skipped.len() >= MOST_ENTRIES {
-            return Err(Error::new(ErrorKind::Usage, doing)
-                .because(format!("it has more than {MOST_ENTRIES} files and folders, those behind links included"))
-                .hint("leave some out by `.rayignore`, or `excludes` of a runtime environment"));
-        }
-        let name = relative(root, entry.path());
-        let data = entry.metadata().doing(ErrorKind::Usage, || doing.to_owned())?;
-        if data.is_dir() || data.is_file() {
-            entries.push(Entry::new(name, entry.into_path(), &data));
-        } else {
-            skipped.push(format!("{name}: neither a file nor a folder"));
-        }
-    }
-    if let Ok(mut first) = unreadable.lock()
-        && let Some(error) = first.take()
-    {
-        return Err(error);
-    }
-    if let Ok(mut outside) = outside.lock() {
-        skipped.append(&mut outside);
-    }
-    entries.sort_by(|a, b| a.name.cmp(&b.name));
-    skipped.sort();
-    Ok((entries, skipped))
-}
-
-/// The most entries of a package: links to folders could otherwise multiply without end.
-const MOST_ENTRIES: usize = 200_000;
-/// Files of patterns, which the walk reads whole.
-const PATTERNS: &[&str] = &[".gitignore", RAYIGNORE];
-const RAYIGNORE: &str = ".rayignore";
-
-/// Refuses a folder whose patterns are in no regular file of a sensible size, or behind a link that leads out of `top`: a
-/// pipe would never end, nor would some files of the system.
-fn readable_patterns(folder: &Path, top: &Path) -> Result<()> {
-    for name in PATTERNS {
-        let file = folder.join(name);
-        let refuse = |why: &str| {
-            let cause = format!("{}: {why}", file.display());
-            Err(Error::new(ErrorKind::Usage, "list its files").because(cause))
-        };
-        match resolve(&file) {
-            Ok(None) => {}
-            Ok(Some(real)) if real.is_dir() => {}
-            Ok(Some(real)) if !real.is_file() => return refuse("only a regular file is read"),
-            Ok(Some(real)) if !real.starts_with(top) => return refuse("it is a link that leads out of the folder"),
-            Ok(Some(real)) => {
-                read_within(&real, RECORD_LIMIT).map(drop).doing(ErrorKind::Usage, || "list its files".to_owned())?
-            }
-            Err(error) => return refuse(&error.to_string()),
-        }
-    }
-    Ok(())
-}
-
-fn excluder(root: &Path, excludes: &[String]) -> Result<Gitignore> {
-    let mut builder = GitignoreBuilder::new(root);
-    for pattern in LEFT_OUT.iter().copied().chain(excludes.iter().map(String::as_str)) {
-        builder.add_line(None, pattern).doing(ErrorKind::Usage, || format!("parse the exclude pattern `{pattern}`"))?;
-    }
-    builder.build().doing(ErrorKind::Usage, || "parse the exclude patterns".to_owned())
-}
-
-fn leads_inside(root: &Path, entry: &DirEntry) -> bool {
-    // Broken symlinks are reported when the walk meets them.
-    resolve(entry.path()).is_ok_and(|target| target.is_none_or(|target| target.starts_with(root)))
-}
-
-fn broken_link(error: &ignore::Error) -> Option<PathBuf> {
-    fn within(error: &ignore::Error, at: Option<&Path>) -> Option<PathBuf> {
-        match error {
-            ignore::Error::WithDepth { err, .. } => within(err, at),
-            ignore::Error::WithPath { path, err } => within(err, Some(path)),
-            ignore::Error::Loop { child, .. } => Some(child.clone()),
-            ignore::Error::Io(_) => at.filter(|path| path.is_symlink() && !path.exists()).map(Path::to_owned),
-            _ => None,
-        }
-    }
-    within(error, None)
-}
-
-fn relative(root: &Path, path: &Path) -> String {
-    path.strip_prefix(root).unwrap_or(path).to_string_lossy().into_owned()
 }
 
 fn pack_error(error: &zip::result::ZipError, entries: &[Entry], limit: u64, doing: &str) -> Error {

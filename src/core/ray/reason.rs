@@ -3,10 +3,15 @@
 use super::fit::{Fit, amounts, fit};
 use super::jobs::{Job, JobStatus};
 use super::situation::{Demand, Situation, Wanting};
+use super::startup::StartupFailure;
+use crate::util::installer;
 use crate::util::text::shortened;
 
 /// The parts of a runtime environment that take time to set up.
 const SLOW_PARTS: &[&str] = &["conda", "container", "image_uri", "pip", "py_modules", "uv", "working_dir"];
+
+/// The most lines below an exception that are read as its own.
+const CONTINUATION: usize = 4;
 
 /// Says in one sentence why a job waits or failed; `None` if it does neither, or nothing is known.
 ///
@@ -14,7 +19,12 @@ const SLOW_PARTS: &[&str] = &["conda", "container", "image_uri", "pip", "py_modu
 pub fn reason(job: &Job, situation: &Situation) -> Option<String> {
     match job.status {
         JobStatus::Succeeded | JobStatus::Stopped => None,
-        JobStatus::Pending => Some(unmet(situation).unwrap_or_else(|| starting(job))),
+        JobStatus::Pending => Some(unmet(situation).unwrap_or_else(|| match &situation.startup {
+            Some(StartupFailure::Error(error)) => {
+                format!("its processes end at their start, and Ray tries again: {error}")
+            }
+            Some(StartupFailure::Silent) | None => starting(job),
+        })),
         JobStatus::Running => unmet(situation),
         JobStatus::Failed => failure(job, situation),
     }
@@ -66,9 +76,13 @@ fn failure(job: &Job, situation: &Situation) -> Option<String> {
             Some(why) => format!("{why}; Ray gave up waiting"),
             None => "Ray did not start the command in time".to_owned(),
         }),
-        Some("JOB_SUPERVISOR_ACTOR_UNSCHEDULABLE") => Some(match unmet(situation) {
-            Some(why) => why,
-            None => format!("Ray found no node for the command: {}", last_part(&message)),
+        Some("JOB_SUPERVISOR_ACTOR_UNSCHEDULABLE") => Some(match (unmet(situation), &situation.startup) {
+            (Some(why), _) => why,
+            (None, Some(StartupFailure::Error(error))) => format!("its processes ended at their start: {error}"),
+            (None, Some(StartupFailure::Silent)) => {
+                "its processes ended at their start, and left no word in the node's raylet.err".to_owned()
+            }
+            (None, None) => format!("Ray found no node for the command: {}", last_part(&message)),
         }),
         Some("JOB_SUPERVISOR_ACTOR_DIED") => Some(death(&message)),
         Some("JOB_ENTRYPOINT_COMMAND_ERROR") => Some(command_failure(&message, job.driver_exit_code)),
@@ -83,16 +97,38 @@ fn environment_failure(message: &str) -> String {
         return "its package is no longer at Ray, which deletes packages that no job uses; submit the job again"
             .to_owned();
     }
-    let installer = |line: &str| {
-        let said = line.trim();
-        let pip = said.strip_prefix("ERROR: ").map(|why| format!("pip failed: {}", shortened(why)));
-        pip.or_else(|| said.strip_prefix("╰─▶ ").map(|why| format!("uv failed: {}", shortened(why))))
-    };
-    if let Some(why) = message.lines().find_map(installer) {
+    if let Some(why) = other_ray(message) {
         return why;
     }
-    let why = exception(message).unwrap_or_else(|| last_part(message));
+    if let Some((_, rest)) = message.split_once("Failed to install runtime_env within the timeout of ") {
+        let seconds = rest.split_whitespace().next().unwrap_or("?");
+        return format!(
+            "its runtime environment was not set up within {seconds} s, Ray's limit; more: `config: \
+             {{setup_timeout_seconds: 1800}}` in the runtime environment"
+        );
+    }
+    if let Some(why) = installer::failure(message) {
+        return why;
+    }
+    let why = failed_command(message).or_else(|| exception(message)).unwrap_or_else(|| last_part(message));
     format!("its runtime environment could not be set up: {why}")
+}
+
+/// The requirements of a runtime environment bring another Ray.
+fn other_ray(message: &str) -> Option<String> {
+    let (_, detail) = message.split_once("Changing the ray version is not allowed")?;
+    let version = |name: &str| Some(detail.split_once(name)?.1.split(',').next()?.trim().to_owned());
+    let (theirs, ours) = (version("current version:")?, version("expect version:")?);
+    Some(format!(
+        "its requirements install Ray {theirs}, and the cluster has {ours}: leave `ray` out of them, or require `ray=={ours}`"
+    ))
+}
+
+/// The last words of a command that Ray ran for a runtime environment, which Ray quotes below a heading.
+fn failed_command(message: &str) -> Option<String> {
+    let (_, quoted) =
+        message.rsplit_once(" lines of stdout:\n").or_else(|| message.rsplit_once(" lines of stderr:\n"))?;
+    quoted.lines().rfind(|line| !line.trim().is_empty()).map(shortened)
 }
 
 /// Why the process that runs a job's command died.
@@ -103,7 +139,11 @@ fn death(message: &str) -> String {
     if message.contains("node has died") || message.contains("marked dead") || message.contains("node was terminated") {
         return "the node that ran its command was lost".to_owned();
     }
-    if message.contains("it was cancelled before it started") {
+    if is_out_of_processes(message) {
+        return OUT_OF_PROCESSES.to_owned();
+    }
+    // Ray adds the same words when the process ended by itself.
+    if message.contains("it was cancelled before it started") && !message.contains("SYSTEM_ERROR") {
         return "it was stopped while it waited, before its command ran".to_owned();
     }
     format!("the process that ran its command died: {}", death_detail(message))
@@ -125,6 +165,17 @@ fn command_failure(log: &str, code: Option<i32>) -> String {
         let who = class.map_or("an actor".to_owned(), |class| format!("actor `{class}`"));
         return format!("{who} died: {}", death_detail(log));
     }
+    if let Some(why) = other_python(log) {
+        return why;
+    }
+    if is_out_of_processes(log) {
+        return OUT_OF_PROCESSES.to_owned();
+    }
+    if log.contains("WorkerCrashedError") {
+        return "a process ended in the middle of a task: by signal 9, which the system sends when memory runs out, or by a \
+                crash in native code; `gpucl logs` of its worker may say more"
+            .to_owned();
+    }
     match code {
         Some(-9 | 137) => "signal 9 ended its command; the system sends it when memory runs out".to_owned(),
         Some(signal) if signal < 0 => format!("signal {} ended its command", -signal),
@@ -137,6 +188,21 @@ fn command_failure(log: &str, code: Option<i32>) -> String {
             exception(log).map_or(how.clone(), |why| format!("{how}: {why}"))
         }
     }
+}
+
+/// What a host says that starts no more processes or threads for this user or cgroup.
+const OUT_OF_PROCESSES: &str =
+    "its host started no more processes or threads: the limit is that of `ulimit -u`, or `pids.max` of its cgroup";
+
+fn is_out_of_processes(text: &str) -> bool {
+    let signs = [
+        "pthread_create failed",
+        "can't start new thread",
+        "thread: Resource temporarily unavailable",
+        "fork: Resource temporarily unavailable",
+        "Thread creation failed",
+    ];
+    signs.iter().any(|sign| text.contains(sign))
 }
 
 fn is_out_of_memory(text: &str) -> bool {
@@ -160,14 +226,45 @@ fn death_detail(text: &str) -> String {
     stated.or_else(|| exception(text)).unwrap_or_else(|| last_part(text))
 }
 
-/// The last line of a Python traceback: `ValueError: too small`.
+/// The exception of the last Python traceback: `ValueError: too small`. One that ends with a colon goes on below.
 fn exception(text: &str) -> Option<String> {
-    let is_exception = |line: &&str| {
+    let is_exception = |line: &str| {
         let name = line.split([':', '(', ' ']).next().unwrap_or_default();
         let plain = name.chars().all(|letter| letter.is_alphanumeric() || "._".contains(letter));
         plain && ["Error", "Exception", "Interrupt", "Exit"].iter().any(|end| name.ends_with(end))
     };
-    text.lines().rfind(is_exception).map(shortened)
+    let lines: Vec<&str> = text.lines().collect();
+    let at = lines.iter().rposition(|line| is_exception(line))?;
+    let mut said = lines[at].trim_end().to_owned();
+    for more in lines[at + 1..].iter().map(|line| line.trim()).filter(|line| !line.is_empty()).take(CONTINUATION) {
+        if !said.ends_with(':') {
+            break;
+        }
+        said = format!("{said} {more}");
+    }
+    Some(shortened(&said))
+}
+
+/// Who runs another Python or Ray than the cluster, as Ray refuses it.
+fn other_python(log: &str) -> Option<String> {
+    let (_, detail) = log.rsplit_once("Version mismatch: The cluster was started with:")?;
+    let values = |name: &str| {
+        let lines =
+            detail.lines().filter_map(|line| line.trim().strip_prefix(name)).map(|value| value.trim().to_owned());
+        let mut lines = lines.take(2);
+        Some((lines.next()?, lines.next()?))
+    };
+    let (ray, own_ray) = values("Ray:")?;
+    let (python, own_python) = values("Python:")?;
+    let (what, theirs, ours) = match ray == own_ray {
+        true => ("Python", own_python, python),
+        false => ("Ray", own_ray, ray),
+    };
+    let hint = match what {
+        "Python" => format!("uv run --python {ours}"),
+        _ => format!("require ray=={ours}"),
+    };
+    Some(format!("its command ran with {what} {theirs}, and the cluster has {ours}, which must be the same: {hint}"))
 }
 
 /// What follows the first colon of a message, on its first line.

@@ -1,5 +1,6 @@
 //! Runtime environments: read from a file or the command line, with local files inlined or packed.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
@@ -7,8 +8,9 @@ use serde_json::{Map, Value};
 use super::requirements::{is_editable, is_path, requirements_of};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::util::fence::{Fence, Outside};
-use crate::util::fs::{RECORD_LIMIT, read_text_within};
+use crate::util::fs::{RECORD_LIMIT, read_marked_text_within, read_text_within};
 use crate::util::near::nearest;
+use crate::util::variable;
 
 /// The keys of a runtime environment (Ray 2.60.0, `RuntimeEnv.known_fields`), and `excludes`, which is ours to apply.
 const KEYS: &[&str] = &[
@@ -33,6 +35,13 @@ const KEYS: &[&str] = &[
     "_ray_commit",
     "_inject_current_ray",
 ];
+
+/// The variable that names those whose values Ray must not expand; `templates/ray-native/worker.py` reads it.
+const LITERAL: &str = "GPUCL_LITERAL";
+
+/// How long all variables together may be, in bytes: Ray hands them to each process of the job in one argument, with its
+/// own context (`--serialized-runtime-env-context`, ray 2.60.0). With longer ones no process starts, and nobody says why.
+const MOST_VARIABLES: usize = variable::LONGEST - (8 << 10);
 
 /// A runtime environment that may still refer to local files.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -109,6 +118,7 @@ impl RuntimeEnv {
         };
         let mut read = Self { fields, excludes: Vec::new(), fence };
         read.excludes = read.take_excludes()?;
+        read.check_variables(doing)?;
         read.bring_files(here, doing)?;
         Ok(read)
     }
@@ -124,7 +134,8 @@ impl RuntimeEnv {
         }
     }
 
-    /// Sets an environment variable of the job.
+    /// Sets an environment variable of the job to this value as it is: Ray would replace `$NAME` and `${NAME}` in it by
+    /// the node's own variables, as it does in those of the file (ray 2.60.0, `update_envs` in `_private/utils.py`).
     ///
     /// # Errors
     /// If `env_vars` of the file is not a mapping.
@@ -135,6 +146,36 @@ impl RuntimeEnv {
                 .because("`env_vars` of the runtime environment is not a mapping"));
         };
         variables.insert(name.to_owned(), Value::String(value.to_owned()));
+        if value.contains('$') {
+            let others = variables.get(LITERAL).and_then(Value::as_str).unwrap_or_default();
+            let names: BTreeSet<&str> = others.split(',').chain([name]).filter(|name| !name.is_empty()).collect();
+            let names = names.into_iter().collect::<Vec<_>>().join(",");
+            variables.insert(LITERAL.to_owned(), Value::String(names));
+        }
+        self.check_variables("set the job's variables")
+    }
+
+    /// Refuses variables that no process can be started with.
+    fn check_variables(&self, doing: &str) -> Result<()> {
+        let wrong = |why: String| Err(Error::new(ErrorKind::Usage, doing).because(why));
+        let Some(Value::Object(variables)) = self.fields.get("env_vars") else { return Ok(()) };
+        for (name, value) in variables {
+            let Value::String(value) = value else {
+                return wrong(format!("`{name}` of `env_vars` is {value}, and has to be text: \"{value}\""));
+            };
+            if let Some(fault) = variable::fault(name, value) {
+                return wrong(format!("`{name}` of `env_vars` {fault}"));
+            }
+        }
+        let length = serde_json::to_string(variables).map_or(0, |text| text.len());
+        if length > MOST_VARIABLES {
+            let (is, most) = (length >> 10, MOST_VARIABLES >> 10);
+            return Err(Error::new(ErrorKind::Usage, doing)
+                .because(format!(
+                    "the job's variables have {is} KiB together; Ray starts no process with more than {most} KiB"
+                ))
+                .hint("send long values as a file in the working folder: `--working-dir .`"));
+        }
         Ok(())
     }
 
@@ -269,7 +310,7 @@ impl RuntimeEnv {
                 Some(fence) => fence.file(path).map_err(|why| refused(doing, &why))?,
                 None => path.to_owned(),
             };
-            read_text_within(&file, RECORD_LIMIT).doing(ErrorKind::Usage, || doing.to_owned())
+            read_marked_text_within(&file, RECORD_LIMIT).doing(ErrorKind::Usage, || doing.to_owned())
         };
         let requirements = |path: &str| -> Result<Value> {
             let found = requirements_of(&here.join(path), doing, &text)?;
@@ -322,4 +363,28 @@ fn is_url(text: &str) -> bool {
 
 fn yaml(text: &str, doing: &str) -> Result<Value> {
     serde_yaml::from_str(text).doing(ErrorKind::Usage, || doing.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_that_no_process_can_be_started_with_are_refused_before_anything_is_sent() {
+        let parse = |variables: &str| RuntimeEnv::parse(&format!("{{\"env_vars\": {variables}}}"), Path::new("/"));
+        for (variables, says) in [
+            (format!("{{\"A\": \"{}\"}}", "x".repeat(150_000)), "`A` of `env_vars` has 146 KiB"),
+            (format!("{{\"A\": \"{0}\", \"B\": \"{0}\"}}", "x".repeat(70_000)), "have 136 KiB together"),
+            ("{\"\": \"1\"}".to_owned(), "is not the name of a variable"),
+            ("{\"A=B\": \"1\"}".to_owned(), "is not the name of a variable"),
+            ("{\"A\": \"\\u0000\"}".to_owned(), "a byte of value 0"),
+            ("{\"A\": 1}".to_owned(), "`A` of `env_vars` is 1, and has to be text: \"1\""),
+        ] {
+            let error = parse(&variables).unwrap_err();
+            assert!(error.causes()[0].contains(says), "{error}");
+        }
+        let mut whole = parse(&format!("{{\"A B\": \"{}\"}}", "x".repeat(60_000))).unwrap();
+        whole.set_variable("B", "y").unwrap();
+        assert!(whole.set_variable("C", &"x".repeat(64_000)).is_err());
+    }
 }

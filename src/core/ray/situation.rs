@@ -8,6 +8,7 @@ use serde::de::DeserializeOwned;
 use super::client::Client;
 use super::jobs::{Job, JobStatus, check_known_form};
 use super::nodes::Node;
+use super::startup::StartupFailure;
 use crate::error::Result;
 
 /// The name of the actor that runs a job's command, as Ray makes it from the job's id.
@@ -29,6 +30,8 @@ pub struct Situation {
     pub demands: Vec<Demand>,
     /// The groups that Ray's autoscaler may add nodes to.
     pub growing: Vec<Growing>,
+    /// Why worker processes of the job end at their start, if they do.
+    pub startup: Option<StartupFailure>,
 }
 
 /// A group of nodes that Ray's autoscaler may add to.
@@ -143,8 +146,9 @@ impl Client {
                 row.demand(Wanting::Task(function))
             }));
         }
+        let startup = self.startup_failure(job, &nodes).await;
         let used = if demands.is_empty() { BTreeMap::new() } else { self.used().await? };
-        Ok(Situation { nodes, used, demands, growing: Vec::new() })
+        Ok(Situation { nodes, used, demands, growing: Vec::new(), startup })
     }
 
     /// What the job's command asks for.

@@ -14,11 +14,36 @@ use super::credentials::external_credentials;
 use super::load::Loaded;
 use super::place::{Problem, item, join};
 use super::validate_setup::package;
-use super::{ServicesSpec, compose};
+use super::{ServicesSpec, Spec, compose};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ray::requirements_of;
 use crate::util::fence::{Fence, Outside};
-use crate::util::fs::{RECORD_LIMIT, read_text_within};
+use crate::util::fs::{RECORD_LIMIT, read_marked_text_within, read_text_within};
+
+/// Writes out `~` in the paths of files that the spec sends, once for all who read them. They are in the home folder then, and
+/// must be allowed like any other outside the spec's own.
+pub(super) fn from_home(spec: &mut Spec, home: &Path) {
+    let store = spec.services.as_mut().and_then(ServicesSpec::external_mut);
+    let paths = spec
+        .compose
+        .iter_mut()
+        .map(|file| &mut file.path)
+        .chain(spec.setup.iter_mut().filter_map(|setup| setup.requirements.as_mut()).map(|file| &mut file.path))
+        .chain(spec.files.iter_mut().filter_map(|file| file.path.as_mut()))
+        .chain(store.map(|store| &mut store.credentials_file));
+    for path in paths {
+        *path = in_home(home, path).display().to_string();
+    }
+}
+
+/// A path as a shell reads it: `~` is the home, and `~//x` is in it too.
+pub(super) fn in_home(home: &Path, path: &str) -> PathBuf {
+    match path.strip_prefix('~') {
+        Some("") => home.to_owned(),
+        Some(rest) if rest.starts_with('/') => home.join(rest.trim_start_matches('/')),
+        _ => PathBuf::from(path),
+    }
+}
 
 /// Reads the files that the spec in this folder sends, from there and from the allowed folders.
 pub(super) fn read_beside(loaded: &mut Loaded, folder: &Path, allowed: &[PathBuf]) -> Result<()> {
@@ -77,7 +102,7 @@ impl Sources {
             let file = path.to_str().ok_or_else(|| wrong("cannot be used: its path is not UTF-8".to_owned()));
             let text = file.and_then(|path| self.file(path)).and_then(|file| {
                 let unread = |error: std::io::Error| wrong(format!("cannot be read: {error}"));
-                read_text_within(&file, RECORD_LIMIT).map_err(unread)
+                read_marked_text_within(&file, RECORD_LIMIT).map_err(unread)
             });
             text.map_err(|problem| {
                 refused.replace(Some(problem));
@@ -261,6 +286,37 @@ mod tests {
         assert!(bench.compose("mine", ".hidden/more.yaml", &[]).is_err());
         assert!(bench.credentials("", "lab/keys", &[]).is_ok());
         assert!(bench.credentials("", ".aws/credentials", &[".aws"]).is_ok());
+    }
+
+    #[test]
+    fn a_path_in_the_home_folder_is_one_of_another_folder() {
+        let bench = Bench::new();
+        let files = |path: &str, allowed: &[&str]| {
+            bench.read("mine", allowed, |loaded| {
+                let file =
+                    crate::spec::FileSpec { path: Some(path.to_owned()), to: "x".to_owned(), ..Default::default() };
+                loaded.spec.files = vec![file];
+                from_home(&mut loaded.spec, bench.root.path());
+            })
+        };
+        let real = fs_err::canonicalize(bench.at("lab/more.yaml")).unwrap().display().to_string();
+        for path in ["~/lab/more.yaml", "~//lab/more.yaml"] {
+            let error = files(path, &[]).unwrap_err().to_string();
+            assert!(error.contains("files[0].path: `") && error.contains("outside the spec's folder"), "{error}");
+            let loaded = files(path, &["lab"]).unwrap();
+            assert_eq!(loaded.spec.files[0].source.as_deref(), Some(&*real));
+        }
+        assert!(files("~/mine/.s3", &[]).is_ok(), "the spec's own folder");
+        assert!(files("~", &[]).is_err());
+        // Neither another user's home nor a file of that name.
+        fs_err::write(bench.at("mine/~x"), "").unwrap();
+        assert!(files("~x", &[]).is_ok() && files("~nobody/x", &[]).is_err());
+        let loaded = bench.read("mine", &["lab"], |loaded| {
+            loaded.spec.compose =
+                vec![crate::spec::Fragment { path: "~/lab/more.yaml".to_owned(), text: String::new() }];
+            from_home(&mut loaded.spec, bench.root.path());
+        });
+        assert_eq!(loaded.unwrap().spec.compose[0].text, COMPOSE);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::place::{Problem, item, join};
 #[serde(deny_unknown_fields)]
 #[schemars(extend("asks_nothing" = ["ref", "to"]))]
 pub struct FileSpec {
-    /// A file or folder of this machine, by its path from the spec's folder. What `.gitignore` and `.rayignore` there
+    /// A file or folder of this machine, by its path from the spec's folder; `~` is your home folder. What `.gitignore` and `.rayignore` there
     /// match is not sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("examples" = ["code"]))]

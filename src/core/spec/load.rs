@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::Spec;
-use super::beside::read_beside;
+use super::beside::{from_home, read_beside};
 use super::mounts::{refuse_sensitive, with_file_systems};
 use super::node::{Kind, Node, first_difference};
 use super::place::{Places, Problem};
+use super::provider_keys::walk_provider;
 use super::validate::{Lookup, validate, without_what_follows};
 use super::walk::walk;
 use super::yaml::{self, MOST_BYTES};
@@ -33,6 +34,7 @@ pub struct Loaded {
 /// mounts must be allowed.
 pub fn load(path: &Path, allowed: Allowed<'_>, lookup: Lookup<'_>) -> Result<Loaded> {
     let mut loaded = load_alone(path, lookup)?;
+    allowed.home.into_iter().for_each(|home| from_home(&mut loaded.spec, home));
     read_beside(&mut loaded, path.parent().unwrap_or(Path::new("")), allowed.paths)?;
     refuse_sensitive(&loaded, allowed.mounts)?;
     Ok(loaded)
@@ -45,6 +47,8 @@ pub struct Allowed<'a> {
     pub paths: &'a [PathBuf],
     /// Sensitive folders of a host that it may mount, with everything below them.
     pub mounts: &'a [String],
+    /// The user's home folder, which `~` means in paths of this machine.
+    pub home: Option<&'a Path>,
 }
 
 /// Loads the spec in this file without the files that it sends.
@@ -53,14 +57,22 @@ pub fn load_alone(path: &Path, lookup: Lookup<'_>) -> Result<Loaded> {
     let doing = || format!("read the spec {name}");
     let wrong = |cause: String| Error::new(ErrorKind::Spec, doing()).because(cause);
     if path.is_dir() {
-        return Err(wrong("it is a folder".to_owned())
-            .hint(format!("name the file in it: {}", path.join("cluster.yaml").display())));
+        let names = ["cluster.yaml", "cluster.yml"].map(|name| path.join(name));
+        let file = names.iter().find(|file| file.is_file()).unwrap_or(&names[0]);
+        return Err(wrong("it is a folder".to_owned()).hint(format!("name the file in it: {}", file.display())));
     }
     let bytes = match read_within(path, MOST_BYTES as u64) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return Err(
-                wrong("there is no such file".to_owned()).hint(format!("create one: echo 'name: demo' > {name}"))
-            );
+            let error = wrong("there is no such file".to_owned());
+            let other = match path.extension().and_then(|end| end.to_str()) {
+                Some("yaml") => Some(path.with_extension("yml")),
+                Some("yml") => Some(path.with_extension("yaml")),
+                _ => None,
+            };
+            return Err(match other.filter(|other| other.is_file()) {
+                Some(other) => error.hint(format!("did you mean {}?", other.display())),
+                None => error.hint(format!("create one: echo 'name: demo' > {name}")),
+            });
         }
         Err(error) if error.kind() == std::io::ErrorKind::FileTooLarge => {
             return Err(wrong("it is larger than 1 MiB: too large for a spec".to_owned()));
@@ -94,7 +106,8 @@ pub fn parse(name: &str, text: &str, lookup: Lookup<'_>) -> Result<Loaded> {
         let problem = Problem::at(root.at, "", format!("is {}, must be a map of keys", root.what())).note(SMALLEST);
         return Err(places.all(vec![problem]));
     }
-    let right = walk(&root, super::schema::own(), &mut problems);
+    let mut right = walk(&root, super::schema::own(), &mut problems);
+    walk_provider(&root, &mut right, lookup, &mut problems);
     match serde_json::from_value::<Spec>(named(right)) {
         Ok(spec) => {
             let found = without_what_follows(validate(&spec, lookup), &problems);

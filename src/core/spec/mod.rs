@@ -4,7 +4,7 @@
 //! `yaml.rs` and `compose_text.rs` use the YAML crates.
 //!
 //! ```text
-//! text -> yaml (events: a tree with positions) -> walk (schema) -> validate (meaning) -> yaml again (types)
+//! text -> yaml (events: a tree with positions) -> walk (schema, the provider's too) -> validate (meaning) -> yaml again (types)
 //! ```
 
 #[cfg(test)]
@@ -25,6 +25,7 @@ mod mounts;
 mod node;
 mod outputs;
 mod place;
+mod provider_keys;
 mod ray_node;
 mod schema;
 mod services;
@@ -51,6 +52,7 @@ pub use model::{
 pub use mounts::{MountSource, MountSpec};
 pub use outputs::{OutputPath, same_name};
 pub use place::Places;
+pub use provider_keys::check_settings;
 pub use ray_node::{GROUP_LABEL, NodeRole, NodeSpec};
 pub use schema::schema;
 pub use services::{

@@ -53,6 +53,14 @@ impl Node {
         }
     }
 
+    /// The value, if it is neither list nor map.
+    pub(super) fn scalar(&self) -> Option<&Value> {
+        match &self.kind {
+            Kind::Scalar { value, .. } => Some(value),
+            _ => None,
+        }
+    }
+
     /// Whether it is an empty scalar.
     pub(super) fn is_null(&self) -> bool {
         matches!(self.kind, Kind::Scalar { value: Value::Null, .. })

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::node::{Kind, Mark, Node};
 use crate::error::{Error, ErrorKind};
+pub(super) use crate::provider::settings::join;
 
 /// The maximum number of errors shown at once.
 const MOST_SHOWN: usize = 20;
@@ -47,18 +48,6 @@ impl Problem {
     pub(super) fn note(mut self, note: impl Into<String>) -> Self {
         self.notes.push(note.into());
         self
-    }
-}
-
-/// The path of a key below a path; a key with other characters than letters, digits, `_` and `-` is quoted.
-pub(super) fn join(path: &str, key: &str) -> String {
-    let is_plain =
-        !key.is_empty() && key.chars().all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-'));
-    match (path.is_empty(), is_plain) {
-        (true, true) => key.to_owned(),
-        (true, false) => format!("{key:?}"),
-        (false, true) => format!("{path}.{key}"),
-        (false, false) => format!("{path}.{key:?}"),
     }
 }
 
@@ -156,6 +145,11 @@ impl Places {
     /// Paths that the file does not have (a default, a missing key) are shown at their nearest parent.
     pub fn error(&self, path: &str, message: impl Into<String>) -> Error {
         self.all(vec![Problem::new(path, message)])
+    }
+
+    /// One error about several values, each with its path and what is wrong with it, as [`Self::error`] shows one.
+    pub fn errors(&self, wrong: Vec<(String, String)>) -> Error {
+        self.all(wrong.into_iter().map(|(path, message)| Problem::new(path, message)).collect())
     }
 
     /// One error with all problems, in the order of the file.

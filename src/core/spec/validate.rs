@@ -10,7 +10,7 @@ use super::walk::unknown_key;
 use super::{Memory, ProviderChoice, Spec};
 use crate::error::Result;
 use crate::provider::{Factory, ProviderKind};
-use crate::util::human;
+use crate::util::{human, variable};
 
 /// The oldest Ray version that requires a token on all its ports.
 const OLDEST_RAY: [u32; 3] = [2, 54, 0];
@@ -82,6 +82,8 @@ fn environment(spec: &Spec, problems: &mut Vec<Problem>) {
             problems.push(Problem::of_key(path, "is set by gpucl itself").note("leave it out"));
         } else if value.chars().any(|letter| letter.is_control() && letter != '\t') {
             problems.push(Problem::new(path, "has a line break or another control character, must be one line"));
+        } else if let Some(fault) = variable::fault(name, value) {
+            problems.push(Problem::new(path, fault));
         }
     }
 }
@@ -148,12 +150,11 @@ fn provider(spec: &Spec, lookup: Lookup<'_>, problems: &mut Vec<Problem>) {
             path => format!("provider.{path}"),
         };
         let key = path.rsplit('.').next().unwrap_or_default().to_owned();
-        problems.push(match error.known.as_slice() {
-            [] if error.message == "unknown key" => {
-                Problem::of_key(path, error.message).note("no keys are allowed here")
-            }
-            [] => Problem::new(path, error.message),
-            known => unknown_key(Problem::of_key(path, ""), &key, known.iter().map(String::as_str)),
+        let known = error.known.iter().map(String::as_str);
+        problems.push(match error.message.as_str() {
+            "unknown key" => unknown_key(Problem::of_key(path, ""), &key, known),
+            _ if error.known.is_empty() => Problem::new(path, error.message),
+            _ => Problem::new(path, error.message).note(format!("known here: {}", error.known.join(", "))),
         });
     }
 }
@@ -166,11 +167,25 @@ pub(super) fn without_what_follows(found: Vec<Problem>, before: &[Problem]) -> V
         .flatten()
         .filter(|path| !path.is_empty())
         .collect();
-    // Without a valid provider, the keys that depend on it cannot be checked.
-    let of_provider: &[&str] = match wrong.iter().any(|path| is_within(path, "provider")) {
+    // Without a provider, the keys that depend on it cannot be checked.
+    let of_provider: &[&str] = match wrong.iter().any(|path| *path == "provider" || is_within(path, "provider.name")) {
         true => &["provider", "hosts", "runtime"],
         false => &[],
     };
-    let follows = |problem: &Problem| wrong.iter().chain(of_provider).any(|above| is_within(&problem.path, above));
+    let follows = |problem: &Problem| {
+        wrong.iter().chain(of_provider).any(|above| is_within(&problem.path, above) || is_whole(&problem.path, above))
+    };
     found.into_iter().filter(|problem| !follows(problem)).collect()
+}
+
+/// Whether a problem is about all settings of a provider, or of a host, of which another path is one: without that one the
+/// whole cannot be judged. What a host lacks may be a setting of the provider.
+fn is_whole(path: &str, part: &str) -> bool {
+    let is_host = path.starts_with("hosts[") && path.ends_with(']');
+    let of_provider = is_within(part, "provider");
+    match path {
+        "provider" => of_provider || part.starts_with("hosts["),
+        _ if is_host => of_provider || is_within(part, path),
+        _ => (is_within(path, "provider") || path.starts_with("hosts[")) && is_within(part, path),
+    }
 }

@@ -38,10 +38,14 @@ pub(super) fn mounts(spec: &Spec, lookup: Lookup<'_>, problems: &mut Vec<Problem
                     .note("use an absolute path of letters, digits, `.`, `_` and `-`, such as /models"),
             );
         } else if let Some(own) = OWN_PATHS.iter().find(|own| is_below(&mount.at, own) || is_below(own, &mount.at)) {
-            problems.push(
-                Problem::new(at, format!("`{}` would cover {own}, which is in use", mount.at))
-                    .note("use another path, such as /models"),
-            );
+            problems.push(Problem::new(at, format!("`{}` would cover {own}, which is in use", mount.at)).note(
+                match *own {
+                    "/dev" => {
+                        "a device is given in a compose file of your own: `compose: [FILE]`, with `devices:` there"
+                    }
+                    _ => "use another path, such as /models",
+                },
+            ));
         } else if spec.mounts[..index].iter().any(|other| other.at == mount.at) {
             problems.push(Problem::new(at, format!("`{}` is given twice", mount.at)));
         }

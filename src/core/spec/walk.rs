@@ -14,8 +14,12 @@ use crate::util::near::nearest;
 
 /// Validates the tree; returns its valid parts as JSON, for the checks that follow.
 pub(super) fn walk(root: &Node, schema: &Value, problems: &mut Vec<Problem>) -> Value {
-    let mut walk = Walk { definitions: schema.get("$defs").unwrap_or(&Value::Null), problems };
-    walk.node(root, schema, "").unwrap_or(Value::Null)
+    walk_below(root, schema, "", problems).unwrap_or(Value::Null)
+}
+
+/// Validates the part of a tree at this path; returns its valid parts, if it is one.
+pub(super) fn walk_below(part: &Node, schema: &Value, path: &str, problems: &mut Vec<Problem>) -> Option<Value> {
+    Walk { definitions: schema.get("$defs").unwrap_or(&Value::Null), problems }.node(part, schema, path)
 }
 
 struct Walk<'a> {
@@ -171,6 +175,13 @@ impl Walk<'_> {
         parents.next().filter(|_| parents.next().is_none())
     }
 
+    /// A single value that could be an item of the list that is wanted, as that list.
+    fn list_of_one(&self, node: &Node, schema: &Value) -> Option<String> {
+        let Kind::Scalar { value, .. } = &node.kind else { return None };
+        let item = resolved(schema.get("items")?, self.definitions);
+        (!node.is_null() && types(item).iter().any(|wanted| fits(node, wanted))).then(|| format!("[{value}]"))
+    }
+
     fn wrong(&mut self, path: &str, message: String) -> Option<Value> {
         self.problems.push(Problem::new(path, message));
         None
@@ -179,11 +190,14 @@ impl Walk<'_> {
     fn wrong_type(&mut self, node: &Node, schema: &Value, wanted: &[&str], path: &str) -> Option<Value> {
         let names: Vec<&str> = wanted.iter().filter(|name| **name != "null").map(|name| type_name(name)).collect();
         let mut problem = Problem::new(path, format!("is {}, must be {}", node.what(), names.join(" or ")));
-        let example = schema.get("examples").and_then(|examples| examples.get(0)).and_then(Value::as_str);
+        let example = schema.get("examples").and_then(|examples| examples.get(0));
         if let Some(example) = example {
-            problem = problem.note(format!("for example: {example}"));
-        } else if let (Kind::Scalar { text, value: Value::Number(_) | Value::Bool(_) }, ["string"]) =
-            (&node.kind, wanted)
+            let text = example.as_str().map_or_else(|| example.to_string(), str::to_owned);
+            problem = problem.note(format!("for example: {text}"));
+        } else if let Some(list) = self.list_of_one(node, schema) {
+            problem = problem.note(format!("a list of one is: {list}"));
+        } else if let (Kind::Scalar { text, value: Value::Number(_) | Value::Bool(_) }, ["text"]) =
+            (&node.kind, names.as_slice())
         {
             problem = problem.note(format!("in quotes it is text: \"{text}\""));
         } else if node.is_null() {
@@ -275,7 +289,7 @@ fn type_name(wanted: &str) -> &str {
 fn out_of_range(value: &Value, schema: &Value) -> Option<String> {
     let number = value.as_f64()?;
     let bound = |name: &str| schema.get(name).and_then(Value::as_f64);
-    let (least, most) = (bound("minimum"), bound("maximum"));
+    let (least, most) = (bound("minimum"), bound("maximum").or_else(|| most_of_format(schema)));
     let is_outside = least.is_some_and(|least| number < least) || most.is_some_and(|most| number > most);
     is_outside.then(|| match (least, most) {
         (Some(least), Some(most)) => format!("{least} to {most}"),
@@ -283,6 +297,15 @@ fn out_of_range(value: &Value, schema: &Value) -> Option<String> {
         (None, Some(most)) => format!("at most {most}"),
         (None, None) => String::new(),
     })
+}
+
+/// The largest number of a format that has no maximum in its schema.
+fn most_of_format(schema: &Value) -> Option<f64> {
+    match schema.get("format")?.as_str()? {
+        "uint32" => Some(f64::from(u32::MAX)),
+        "int32" => Some(f64::from(i32::MAX)),
+        _ => None,
+    }
 }
 
 /// Reads a value with the type behind a definition, if that type has its own text format.

@@ -79,6 +79,27 @@ pub fn read_text_within(path: &Path, limit: u64) -> Result<String> {
         .map_err(|_| Error::new(ErrorKind::InvalidData, format!("`{}` is not UTF-8 text", path.display())))
 }
 
+/// Reads a regular text file of at most `limit` bytes that may begin with a byte order mark, and be UTF-16 then, as editors
+/// and shells of other systems write it and pip reads it (`auto_decode` in pip 26).
+///
+/// # Errors
+/// As [`read_text_within`].
+pub fn read_marked_text_within(path: &Path, limit: u64) -> Result<String> {
+    let bytes = read_within(path, limit)?;
+    let units = |of: fn([u8; 2]) -> u16| {
+        let units: Vec<u16> =
+            bytes[2..].chunks(2).map(|pair| of([pair[0], pair.get(1).copied().unwrap_or(0)])).collect();
+        String::from_utf16(&units).ok()
+    };
+    let text = match *bytes {
+        [0xff, 0xfe, ..] => units(u16::from_le_bytes),
+        [0xfe, 0xff, ..] => units(u16::from_be_bytes),
+        _ => std::str::from_utf8(bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes)).ok().map(str::to_owned),
+    };
+    let why = || format!("`{}` is not text in UTF-8: save it as UTF-8", path.display());
+    text.ok_or_else(|| Error::new(ErrorKind::InvalidData, why()))
+}
+
 /// Reads the last `limit` bytes of a regular file; invalid UTF-8 is replaced.
 pub fn read_tail(path: &Path, limit: u64) -> Result<String> {
     let mut file = open_regular(path)?;
@@ -141,6 +162,28 @@ pub fn remove_tree(path: &Path) -> Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn text_with_a_byte_order_mark_is_read_as_what_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("requirements.txt");
+        let read = |bytes: &[u8]| {
+            fs_err::write(&file, bytes).unwrap();
+            read_marked_text_within(&file, RECORD_LIMIT)
+        };
+        let wide = |mark: u16, of: fn(u16) -> [u8; 2]| -> Vec<u8> {
+            std::iter::once(mark).chain("six==1.16\r\n# é".encode_utf16()).flat_map(of).collect()
+        };
+        let text = "six==1.16\r\n# é";
+        assert_eq!(read(text.as_bytes()).unwrap(), text);
+        assert_eq!(read(format!("\u{feff}{text}").as_bytes()).unwrap(), text);
+        assert_eq!(read(&wide(0xfeff, u16::to_le_bytes)).unwrap(), text);
+        assert_eq!(read(&wide(0xfeff, u16::to_be_bytes)).unwrap(), text);
+        assert_eq!(read(b"").unwrap(), "");
+        for odd in [&b"caf\xe9"[..], b"\xff\xfe\x00\xd8", b"\xff"] {
+            assert!(read(odd).unwrap_err().to_string().contains("save it as UTF-8"), "{odd:?}");
+        }
+    }
 
     #[test]
     fn a_file_is_read_only_up_to_the_limit() {

@@ -7,7 +7,7 @@ use serde_json::json;
 use tokio::signal::unix::Signal;
 
 use super::secrets::sweep;
-use super::show::{as_json, sentence};
+use super::show::{as_json, last_sentence};
 use crate::cli::app::App;
 use crate::cli::exit_code;
 use crate::cli::signals::ctrl_c;
@@ -67,7 +67,7 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
             if app.json() {
                 app.ui.json(&as_json(&job));
             }
-            app.ui.status(sentence(&job));
+            app.ui.status(last_sentence(&client, &job).await);
             Ok(exit_code::DONE)
         }
         End::Unread => Ok(exit_code::DONE),

@@ -190,15 +190,28 @@ pub(super) fn as_json(job: &Job) -> Value {
     })
 }
 
+/// The status of a job that was followed to its end, as a sentence; for one that never began, Ray is asked for more.
+pub(super) async fn last_sentence(client: &Client, job: &Job) -> String {
+    let began = job.driver_exit_code.is_some() || job.driver_node_id.is_some();
+    if job.status != JobStatus::Failed || began {
+        return sentence(job);
+    }
+    sentence_in(job, &client.situation(job).await.unwrap_or_default())
+}
+
 /// The status of a job, as a sentence.
 pub(super) fn sentence(job: &Job) -> String {
+    sentence_in(job, &Situation::default())
+}
+
+fn sentence_in(job: &Job, situation: &Situation) -> String {
     let took = job.lasted(Timestamp::now()).map(human::short_duration).unwrap_or_default();
     let id = job.id();
     match job.status {
         ray::JobStatus::Succeeded => format!("job {id} succeeded after {took}"),
         ray::JobStatus::Stopped => format!("job {id} was stopped after {took}"),
         ray::JobStatus::Failed => {
-            let how = ray::reason(job, &Situation::default()).map(|why| format!("; {why}")).unwrap_or_default();
+            let how = ray::reason(job, situation).map(|why| format!("; {why}")).unwrap_or_default();
             format!("job {id} failed after {took}{how}")
         }
         status => format!("job {id} is {}", status.as_str()),

@@ -10,7 +10,7 @@ use tokio::signal::unix::Signal;
 use super::follow::{End, Options, detached, follow, pressed};
 use super::ray_flags::{Refused, amount, pair, resources, texts};
 use super::secrets::{JobSecrets, secret, sweep};
-use super::show::{as_json, sentence};
+use super::show::{as_json, last_sentence};
 use super::upload::{Packed, pack, upload};
 use crate::cli::app::App;
 use crate::cli::exit_code;
@@ -70,7 +70,8 @@ pub(crate) struct JobArgs {
     /// Labels of the node that the command itself runs on, such as `{"gpucl.dev/node": "worker-0"}`
     #[arg(long, value_name = "JSON", value_parser = texts)]
     entrypoint_label_selector: Option<BTreeMap<String, String>>,
-    /// An environment variable of the job, which overrides the runtime environment's; repeatable
+    /// An environment variable of the job, which overrides the runtime environment's; the value is taken as it is, `$`
+    /// included; repeatable
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
     env: Vec<(String, String)>,
     /// A value stored by `gpucl secret set`, as an environment variable of the job, its tasks and actors; Ray stores
@@ -115,18 +116,18 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     match follow(app, &client, &id, pressed(&mut interrupts), options).await? {
         End::Ended(job) => {
             sweep(app, &target, &client).await;
-            Ok(ended(app, &job))
+            Ok(ended(app, &client, &job).await)
         }
         End::Interrupted | End::Unread => Ok(detached(app, &id, &flag)),
     }
 }
 
 /// Reports how a job ended; returns the exit code.
-pub(crate) fn ended(app: &App, job: &Job) -> u8 {
+pub(crate) async fn ended(app: &App, client: &Client, job: &Job) -> u8 {
     if app.json() {
         app.ui.json(&as_json(job));
     }
-    app.ui.status(sentence(job));
+    app.ui.status(last_sentence(client, job).await);
     ray::exit_code(job.status, job.driver_exit_code)
 }
 

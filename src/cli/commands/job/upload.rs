@@ -55,6 +55,14 @@ async fn pack_one(
     for skipped in package.skipped() {
         app.ui.status(format_args!("left out {skipped}"));
     }
+    if let [first, others @ ..] = package.hiding() {
+        let all = others.iter().fold(first.clone(), |all, name| format!("{all}, {name}"));
+        let (hides, it) = if others.is_empty() { ("hides a module", "it") } else { ("hide modules", "them") };
+        app.ui.status(format_args!(
+            "note: {all} in the {what} {hides} of Python or Ray that Ray needs: processes of the job may end at their \
+             start; rename {it}, or list {it} in .rayignore"
+        ));
+    }
     Ok(Packed { package, what, module })
 }
 
@@ -78,6 +86,7 @@ pub(super) async fn upload(app: &App, client: &Client, packed: &Packed) -> Resul
         app.ui.json(&json!({
             "v": 1, "type": kind, "uri": package.uri(), "bytes": package.bytes().len(), "files": package.files(),
             "uploaded": outcome == UploadOutcome::Uploaded, "left_out": package.skipped(),
+            "hides": package.hiding(),
         }));
     }
     Ok(package.uri())

@@ -305,7 +305,11 @@ pub(super) fn end_of(observed: &Observed) -> Option<Timestamp> {
 /// Who logs in where, in words.
 fn login(target: &SshTarget) -> String {
     let user = target.user.as_deref().unwrap_or("the user of your ssh configuration");
-    format!("{user} at port {}", target.port.unwrap_or(22))
+    let own = format!("{user} at port {}", target.port.unwrap_or(22));
+    match target.relay.as_ref().and_then(|relay| relay.login.as_ref()) {
+        Some(through) => format!("{own} through {}, there as {}", through.node, login(through)),
+        None => own,
+    }
 }
 
 /// Records when a host's reservation ends.

@@ -32,7 +32,7 @@ impl ProjectWorld {
         let own = survey.get(host).ok_or_else(|| no_place(host))?;
         ledger.note_host(host, |host| host.ports = Some(own.ports.clone()))?;
         let stage = self.prepare_stage(host, &survey, &self.nodes(&survey)?)?;
-        let stop = self.config.cancel.at_least(Urgency::Now);
+        let stop = self.config.cancel.at_least(Urgency::Finish);
         let report = playbook::run_stage(connected.as_ref(), &stage, &self.config.events, stop).await?;
         for moved in images::record(&ledger.folder(), report.values.get("images").map_or("", String::as_str))? {
             self.config.events.warn(moved.warning(&host.display_name()));
@@ -56,7 +56,7 @@ impl ProjectWorld {
         self.observe_all_new(&ledger.state()).await?;
         let survey = self.survey(&ledger.state());
         let stage = self.firewall_stage(host, &survey, &self.nodes(&survey)?)?;
-        let stop = self.config.cancel.at_least(Urgency::Now);
+        let stop = self.config.cancel.at_least(Urgency::Finish);
         playbook::run_stage(self.connected(host).await?.as_ref(), &stage, &self.config.events, stop).await.map(|_| ())
     }
 
@@ -71,9 +71,11 @@ impl ProjectWorld {
         let Filling { stage, wants } = filling;
         let connected = self.connected_after_firewall(host).await?;
         for (files, wants) in self.config.files.iter().flatten().zip(&wants) {
-            files::send(connected.as_ref(), files, wants, &self.config.events).await?;
+            let doing = format!("send files to {}", host.display_name());
+            let sent = files::send(connected.as_ref(), files, wants, &self.config.events);
+            self.config.cancel.unless_pressed(&doing, sent).await?;
         }
-        let stop = self.config.cancel.at_least(Urgency::Now);
+        let stop = self.config.cancel.at_least(Urgency::Finish);
         playbook::run_stage(connected.as_ref(), &stage, &self.config.events, stop).await.map(|_| ())
     }
 
@@ -139,7 +141,7 @@ impl ProjectWorld {
         // The name is recorded first, so that the project can be found whatever happens next.
         ledger.exists(project, &deployment.project).await?;
         let connected = self.connected_after_firewall(host).await?;
-        let stop = self.config.cancel.at_least(Urgency::Now);
+        let stop = self.config.cancel.at_least(Urgency::Finish);
         let report = playbook::run_stage(connected.as_ref(), &deployment.stage, &self.config.events, stop).await?;
         let checks = project::checks_in_values(&report.values);
         if let Some(observed) = self.observations().by_host.get_mut(host) {

@@ -7,7 +7,7 @@ use super::goal::no_place;
 use super::world::ProjectWorld;
 use crate::error::Result;
 use crate::name::Key;
-use crate::plan::{Machine, desired};
+use crate::plan::{Machine, desired, limits, small_shared_memory};
 use crate::playbook::{Facts, Stage};
 use crate::provider::HostPlace;
 use crate::runtime::project::{Bundle, DeployRequest, Deployment, Filling, HostInput, Others, PrepareRequest};
@@ -96,9 +96,27 @@ impl ProjectWorld {
         let mut machines = Vec::new();
         for key in self.host_keys() {
             let Some(Surveyed { facts, .. }) = survey.get(&key) else { return Ok(None) };
-            machines.push((key, machine_of(facts)));
+            machines.push((key, Machine::of(facts, self.config.spec.runtime)));
         }
         desired(&self.config.spec, &machines).map(Some)
+    }
+
+    /// What limits the hosts, and what they do not hold: notes and warnings, once the facts of all are known.
+    pub(super) fn of_capacity(&self, known: &ClusterState) -> Option<(Vec<String>, Vec<String>)> {
+        let survey = self.survey(known);
+        let nodes = self.nodes_on(&survey).ok()??;
+        let machine =
+            |(key, host): (&Key, &Surveyed)| (key.clone(), Machine::of(&host.facts, self.config.spec.runtime));
+        let machines: Vec<(Key, Machine)> = survey.iter().map(machine).collect();
+        Some((limits(&machines), small_shared_memory(&machines, &nodes)))
+    }
+
+    /// Reports the same; returns whether it is known.
+    pub(super) fn report_capacity(&self, known: &ClusterState) -> bool {
+        let Some((notes, warnings)) = self.of_capacity(known) else { return false };
+        notes.into_iter().for_each(|note| self.config.events.note(note));
+        warnings.into_iter().for_each(|warning| self.config.events.warn(warning));
+        true
     }
 
     /// Whether setting the firewall is a separate operation: created hosts know each other's addresses only once all
@@ -226,12 +244,6 @@ impl ProjectWorld {
         };
         recall().unwrap_or_default()
     }
-}
-
-/// The part of a host's facts that a plan needs.
-pub(super) fn machine_of(facts: &Facts) -> Machine {
-    let gpus = u32::try_from(facts.gpus.len()).unwrap_or_default();
-    Machine { cpus: facts.cpus, memory: facts.memory, gpus }
 }
 
 /// The address of hosts that share one machine.

@@ -1,6 +1,6 @@
 //! The goal of `up`, computed from the spec and the inspected hosts.
 
-use super::expected::{Impossible, Survey, machine_of, project_of};
+use super::expected::{Impossible, Survey, project_of};
 use super::world::ProjectWorld;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Key;
@@ -106,12 +106,13 @@ impl ProjectWorld {
             .enumerate()
             .map(|(index, key)| {
                 let machine = match (survey.get(&key), offers.get(index).or(offers.first())) {
-                    (Some(host), _) => machine_of(&host.facts),
+                    (Some(host), _) => Machine::of(&host.facts, self.config.spec.runtime),
                     (None, Some(offer)) => Machine {
                         cpus: offer.cpus,
                         memory: offer.memory,
                         // Without a count in the offer, assume as many as the spec needs.
                         gpus: offer.gpus.iter().map(|gpu| gpu.count.unwrap_or_else(|| self.gpus_asked(index))).sum(),
+                        ..Machine::default()
                     },
                     (None, None) => Machine::default(),
                 };

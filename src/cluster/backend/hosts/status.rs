@@ -7,7 +7,7 @@ use super::acquire::end_of;
 use super::expected::{LOOPBACK, project_of};
 use super::open::open_world;
 use super::world::{ProjectWorld, Purpose};
-use crate::cluster::{ContainerReport, NodeReport, Settings, StatusReport, data_here};
+use crate::cluster::{AfterEnd, ContainerReport, LastEnd, NodeReport, Settings, StatusReport, data_here};
 use crate::engine::World as _;
 use crate::error::Result;
 use crate::name::Key;
@@ -88,6 +88,7 @@ fn unseen(state: &ClusterState, node: &NodeSpec) -> NodeReport {
             (false, true) => Some(BY_HAND.to_owned()),
             (false, false) => None,
         },
+        last_end: None,
     }
 }
 
@@ -149,6 +150,9 @@ fn with_observation(
                 (Some(container), _) if !runs => Some(format!("its {node_is} is {}", container.state)),
                 _ => None,
             },
+            last_end: container
+                .filter(|_| !by_hand.contains(&node.key) && !was_stopped(state, &node.host))
+                .and_then(|container| last_end(container, state.ready_since)),
         });
     }
     for host in world.host_keys() {
@@ -215,8 +219,51 @@ fn restarted(state: &ClusterState, host: &Key, now: &Facts) -> bool {
     before.is_some_and(|before| !now.boot_id.is_empty() && before.boot_id != now.boot_id)
 }
 
+/// How a node ended by itself, unless all checks passed since it was started again.
+fn last_end(node: &Container, ready: Option<jiff::Timestamp>) -> Option<LastEnd> {
+    let started = node.started_at.parse::<jiff::Timestamp>().ok();
+    let is_checked = matches!((started, ready), (Some(started), Some(ready)) if started <= ready);
+    let then = match node.state.as_str() {
+        "running" if node.restarts > 0 && !is_checked => AfterEnd::StartedAgain,
+        "exited" | "dead" => AfterEnd::Stays,
+        "restarting" => AfterEnd::StartsAgain,
+        _ => return None,
+    };
+    Some(LastEnd { at: node.ended_at, exit_code: node.exit_code, restarts: node.restarts, then })
+}
+
 /// The time since a container's start, in seconds.
 fn age(container: &Container) -> Option<u64> {
     let started: jiff::Timestamp = container.started_at.parse().ok()?;
     Some(started.duration_until(jiff::Timestamp::now()).unsigned_abs().as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_node_is_known_until_the_cluster_was_checked_again() {
+        let node = |state: &str, restarts: u32, started: &str| Container {
+            name: "gpucl-abcd1234-c-head".to_owned(),
+            key: Key::head(),
+            state: state.to_owned(),
+            health: None,
+            started_at: started.to_owned(),
+            exit_code: (state != "running").then_some(137),
+            pid: None,
+            digest: None,
+            restarts,
+            ended_at: None,
+        };
+        let ready = Some("2026-11-21T12:00:00Z".parse().unwrap());
+        let then = |node: &Container| last_end(node, ready).map(|end| (end.then, end.exit_code));
+        let (before, after) = ("2026-11-21T11:00:00Z", "2026-11-21T13:00:00.5Z");
+        assert_eq!(then(&node("running", 0, after)), None);
+        assert_eq!(then(&node("running", 2, before)), None, "the checks passed since");
+        assert_eq!(then(&node("running", 2, after)), Some((AfterEnd::StartedAgain, None)));
+        assert_eq!(then(&node("exited", 0, before)), Some((AfterEnd::Stays, Some(137))));
+        assert_eq!(then(&node("restarting", 1, before)), Some((AfterEnd::StartsAgain, Some(137))));
+        assert_eq!(then(&node("created", 0, "")), None);
+    }
 }

@@ -12,7 +12,8 @@ use crate::agent::ScheduledUp;
 use crate::cluster::backend::local_files;
 use crate::cluster::errors::{again, go_on};
 use crate::cluster::limits::About;
-use crate::cluster::{Planned, Settings, UpOptions, UpOutcome, UpReport, Verified};
+use crate::cluster::open::settings_fit;
+use crate::cluster::{Planned, Settings, UpOptions, UpOutcome, UpReport, Verified, machine};
 use crate::engine::{Ledger, Pipeline, World as _};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Endpoint;
@@ -29,7 +30,14 @@ use crate::util::human;
 #[expect(clippy::large_enum_variant, reason = "it is made once, and taken apart at once")]
 enum Preliminary {
     Later(Start),
-    Now(Found, Observed, Goal),
+    Now(Found, Observed, Goal, Said),
+}
+
+/// Whether what limits the hosts was reported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Said {
+    Yes,
+    NotYet,
 }
 
 /// Hosts that start within this time are waited for right away: handing the wait to an agent takes longer.
@@ -42,6 +50,7 @@ pub(super) async fn up(
     options: &UpOptions,
     known: Option<Store>,
 ) -> Result<UpOutcome> {
+    settings_fit(settings, loaded)?;
     let spec = &loaded.spec;
     let name = &spec.name;
     let scope = settings.scope(name);
@@ -55,6 +64,9 @@ pub(super) async fn up(
         Some(store) => store,
         None => Store::create(&settings.paths, &scope, jiff::Timestamp::now())?,
     };
+    if crate::providers::find(spec.provider.name())?.capability().is_here {
+        machine::record(&settings.paths, name)?;
+    }
     let files = Some(files);
     let world = world(settings, spec, store.folder(), secrets(spec, store.folder())?, Purpose::Check, files)?;
     let poll = world.config.provider.capability().poll;
@@ -84,11 +96,12 @@ pub(super) async fn up(
         let goal = world.goal(loaded, &found.offers, &before, &observed)?;
         about.check(&goal, start.map(|start| start.at))?;
         about.approve(&reconcile(&goal, &before, &observed).plan).await?;
-        Ok(Preliminary::Now(found, observed, goal))
+        let said = if world.report_capacity(&before) { Said::Yes } else { Said::NotYet };
+        Ok(Preliminary::Now(found, observed, goal, said))
     };
-    let (found, observed, goal) =
+    let (found, observed, goal, said) =
         match preliminary.await {
-            Ok(Preliminary::Now(found, observed, goal)) => (found, observed, goal),
+            Ok(Preliminary::Now(found, observed, goal, said)) => (found, observed, goal, said),
             early => {
                 if is_new && let Some(store) = ledger.into_store() {
                     store.remove()?;
@@ -112,7 +125,7 @@ pub(super) async fn up(
     if let Some(scheduled_up) = later(&found).and_then(|start| ScheduledUp::this_process(start.at, &start.what)) {
         scheduled_up.write(&folder)?;
     }
-    let result = bring_up(&pipeline, &replan, loaded, (found, observed, goal)).await;
+    let result = bring_up(&pipeline, &replan, loaded, (found, observed, goal), said).await;
     ScheduledUp::forget(&folder);
     // In any case compact the journal, so that the next command reads one file.
     let kept = ledger.compact();
@@ -146,11 +159,18 @@ async fn bring_up(
     replan: &CapacityReplan<'_>,
     loaded: &Loaded,
     planned: (Found, Observed, Goal),
+    said: Said,
 ) -> Result<(usize, Verified)> {
     let world = replan.world;
     let operations = carry_to(pipeline, replan, loaded, planned).await?;
     world.note_promises(pipeline.ledger)?;
-    let verified = judge(world, &pipeline.ledger.state(), pipeline.events).await?;
+    let known = pipeline.ledger.state();
+    // Of hosts that did not exist before.
+    if said == Said::NotYet {
+        world.report_capacity(&known);
+    }
+    let verified =
+        world.config.cancel.unless_pressed("check the cluster", judge(world, &known, pipeline.events)).await?;
     world.note_boots(pipeline.ledger)?;
     Ok((operations, verified))
 }
@@ -167,6 +187,7 @@ fn if_time_is_over(error: Error, known: &ClusterState) -> Error {
 
 /// Works out what `up` would do. Writes nothing but temporary connection files.
 pub(super) async fn plan(settings: &Settings, loaded: &Loaded, known: Option<Store>) -> Result<Planned> {
+    settings_fit(settings, loaded)?;
     let spec = &loaded.spec;
     let scope = settings.scope(&spec.name);
     let known = known.map_or_else(|| ClusterState::new(&scope, jiff::Timestamp::now()), |store| store.state().clone());
@@ -197,6 +218,9 @@ pub(super) async fn plan(settings: &Settings, loaded: &Loaded, known: Option<Sto
     }
     notes.extend(world.corrected_ways(&known));
     notes.extend(spec.worker_notes());
+    if let Some((limits, warnings)) = world.of_capacity(&known) {
+        notes.extend(limits.into_iter().chain(warnings));
+    }
     notes.extend(spec.mount_notes());
     notes.extend(spec.data_notes());
     notes.extend(what_is_lost(spec, found.end.or_else(|| known.ends())));

@@ -64,6 +64,7 @@ fn node(scope: &Scope, member: &Member) -> NodeReport {
         pid: None,
         age_seconds: age.and_then(|age| u64::try_from(age).ok()),
         ended: (!member.ready).then(|| member.detail.clone()),
+        last_end: None,
     }
 }
 

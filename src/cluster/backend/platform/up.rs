@@ -122,6 +122,7 @@ pub(super) async fn up(
         }
         let (preparation, is_first) = (request.preparation.as_ref(), before.ready_since.is_none());
         let verified = verify_cluster(&world, spec, &folder, &settings.events, preparation, is_first);
+        let verified = settings.cancel.unless_pressed("check the cluster", verified);
         let (verified, shown) = tokio::join!(verified, show_dashboards(&world, &request, before.spec.as_ref()));
         if let Err(error) = shown {
             settings.events.note(format!("warning: failed to {error}"));

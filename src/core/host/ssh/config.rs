@@ -277,6 +277,16 @@ fn proxy_command(relay: &Relay, files: Files<'_>) -> Result<String> {
     Ok(format!("ProxyCommand {}", whole.replace('%', "%%")))
 }
 
+/// A value of the user's configuration with the name that the user gives the host for `%n`: in ours it is another.
+fn with_name(value: &str, target: &SshTarget) -> String {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || ".-_:".contains(letter);
+    if !target.node.chars().all(is_plain) {
+        return value.to_owned();
+    }
+    // `%%` is a per cent sign.
+    value.split("%%").map(|part| part.replace("%n", &target.node)).collect::<Vec<_>>().join("%%")
+}
+
 fn block_text(block: &Block, files: Files<'_>) -> Result<String> {
     let Block { entry: HostEntry { names, target }, resolved, trust, .. } = block;
     // `ssh -G` has already expanded the tokens in the address.
@@ -290,7 +300,9 @@ fn block_text(block: &Block, files: Files<'_>) -> Result<String> {
             lines.push(literal("IdentityFile", text_of("IdentityFile", file)?, Tokens::Read)?);
             lines.push("IdentitiesOnly yes".to_owned());
         }
-        None => lines.extend(resolved.set("identityfile").map(|file| format!("IdentityFile {}", word(file)))),
+        None => lines.extend(
+            resolved.set("identityfile").map(|file| format!("IdentityFile {}", word(&with_name(file, target)))),
+        ),
     }
     if let Some(jump) = &target.jump {
         lines.push(literal("ProxyJump", jump, Tokens::Read)?);
@@ -305,12 +317,13 @@ fn block_text(block: &Block, files: Files<'_>) -> Result<String> {
     };
     for key in CARRIED.iter().filter(|key| !is_ours(key)) {
         let value = |value: &str| if WORDS.contains(key) { word(value) } else { value.to_owned() };
-        lines.extend(resolved.set(key).map(|found| format!("{key} {}", value(found))));
+        lines.extend(resolved.set(key).map(|found| format!("{key} {}", value(&with_name(found, target)))));
     }
     match trust {
         Trust::Users => {
             lines.extend(resolved.set("hostkeyalias").map(|alias| format!("HostKeyAlias {alias}")));
-            lines.extend(resolved.set("userknownhostsfile").map(|files| format!("UserKnownHostsFile {files}")));
+            let files = resolved.set("userknownhostsfile").map(|files| with_name(files, target));
+            lines.extend(files.map(|files| format!("UserKnownHostsFile {files}")));
             lines.push("StrictHostKeyChecking yes".to_owned());
         }
         Trust::Given | Trust::FirstUse => {
@@ -426,6 +439,17 @@ mod tests {
         for left_out in ["IdentityFile", "IdentitiesOnly", "    User ", "BatchMode"] {
             assert!(!text.contains(left_out), "{text}");
         }
+    }
+
+    #[test]
+    fn the_name_that_the_user_gives_a_host_stays_in_values_that_have_it() {
+        let with = WITHOUT.replace("identityfile ~/.ssh/id_rsa\n", "identityfile /keys/id-%n\n");
+        let with = format!("{with}proxycommand connect %n 50%%n %h\n");
+        let text = text(block(target("gpu"), &with, Trust::FirstUse));
+        assert!(text.contains("    IdentityFile /keys/id-gpu\n"), "{text}");
+        assert!(text.contains("    proxycommand connect gpu 50%%n %h\n"), "{text}");
+        // What a shell would read is left as it is.
+        assert_eq!(with_name("x %n", &target("$(id)")), "x %n");
     }
 
     #[test]

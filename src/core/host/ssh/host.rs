@@ -11,6 +11,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::sync::{Mutex, Semaphore, SemaphorePermit};
 
 use super::connect::Route;
+use super::greeting::Beginning;
 use super::live::{Live, with_sources};
 use crate::error::{Error, ErrorKind, Result, Status};
 use crate::host::lines::follow;
@@ -44,6 +45,8 @@ pub(super) struct Shared {
 /// A running command, with the session it occupies.
 pub(super) struct Channel<'a> {
     pub(super) child: Child<Arc<Session>>,
+    /// Where its output begins.
+    pub(super) begins: Beginning,
     /// Keeps the connection open while the command runs.
     live: Arc<Live>,
     _permit: SemaphorePermit<'a>,
@@ -150,12 +153,14 @@ impl SshHost {
             shared.channels.acquire().await.map_err(|error| self.failed("open a session").caused_by(&error))?;
         let begun = Instant::now();
         let mut is_second_connection = false;
+        let begins = Beginning::new()?;
+        let command = begins.before(command);
         loop {
             let live = shared.live().await?;
-            let mut wanted = Arc::clone(&live.session).arc_raw_command(command);
+            let mut wanted = Arc::clone(&live.session).arc_raw_command(&command);
             wanted.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
             match wanted.spawn().await {
-                Ok(child) => return Ok(Channel { child, live, _permit: permit }),
+                Ok(child) => return Ok(Channel { child, begins, live, _permit: permit }),
                 // The connection was lost unnoticed; nothing was delivered over it.
                 Err(error) if !is_second_connection && is_gone(&live, &error).await => {
                     is_second_connection = true;
@@ -176,7 +181,7 @@ impl SshHost {
 
     /// Waits for a command to end.
     pub(super) async fn end(&self, channel: Channel<'_>) -> ExecEnd {
-        let Channel { child, live, _permit } = channel;
+        let Channel { child, begins: _, live, _permit } = channel;
         match child.wait().await {
             Ok(status) => status.code().map_or(ExecEnd::Broken, ExecEnd::Exited),
             // The crate takes this exit code for a missing command; the command itself may have returned it.
@@ -277,7 +282,9 @@ impl Host for SshHost {
                 on_line(stream, line);
             }
         };
-        tokio::join!(feed, follow(stdout, stderr, &mut sift));
+        let begins = &channel.begins;
+        let read = async move { follow(begins.skip(stdout).await, stderr, &mut sift).await };
+        tokio::join!(feed, read);
         let end = self.end(channel).await;
         match (refusal, end) {
             (Some(said), ExecEnd::Exited(1 | 126 | 127)) => Err(self.no_root(&said)),

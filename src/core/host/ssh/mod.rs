@@ -5,9 +5,11 @@
 
 mod config;
 mod connect;
+mod contents;
 mod forward;
 #[cfg(test)]
 mod fuzz;
+mod greeting;
 mod host;
 mod live;
 pub(super) mod path;

@@ -70,7 +70,7 @@ impl Run for SshHost {
         output: Sender<Vec<u8>>,
     ) -> Result<Ended> {
         let mut channel = self.begin_with_data(program.len(), at).await?;
-        let (Some(mut to), Some(mut from), Some(mut err)) =
+        let (Some(mut to), Some(from), Some(mut err)) =
             (channel.child.stdin().take(), channel.child.stdout().take(), channel.child.stderr().take())
         else {
             return Err(Error::new(ErrorKind::Internal, format!("run a program on {}", self.name()))
@@ -87,7 +87,9 @@ impl Run for SshHost {
                 let _ = to.flush().await;
             }
         };
+        let begins = &channel.begins;
         let read = async move {
+            let mut from = begins.skip(from).await;
             let mut buffer = vec![0_u8; 128 * 1024];
             while let Ok(length @ 1..) = from.read(&mut buffer).await {
                 if output.send(buffer[..length].to_vec()).await.is_err() {

@@ -14,6 +14,7 @@ use std::process::Stdio;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::sync::mpsc;
 
+use super::contents::Contents;
 use super::path::HostPath;
 use super::place::{Place, move_to};
 use super::stream::{Ended, Run, last_of};
@@ -25,7 +26,7 @@ use crate::util::text::quoted;
 /// The result of a copy from a host.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Copied {
-    /// Bytes received, tar headers included.
+    /// Bytes of the files' content.
     pub bytes: u64,
     /// Entries that were sent but not kept.
     pub left_out: LeftOut,
@@ -92,7 +93,7 @@ exec tar -cf - $twins -C "$folder" -- "$name"
 "#;
 
 /// Copies local files and folders to a path on a host, or into it when it is a folder or ends with `/`. Returns the
-/// bytes sent.
+/// bytes of files that were sent.
 ///
 /// # Errors
 /// When a source does not exist, the host cannot be written, or the connection is lost. No partial copy is left then.
@@ -182,7 +183,7 @@ pub async fn download(machine: &dyn Run, source: HostPath<'_>, goal: &Path) -> R
     let mut unpacking = tokio::task::spawn_blocking(move || {
         let mut arriving = Arriving::new(arriving);
         let unpacked = unpack(&mut arriving, into.as_fd(), OsStr::new(&entry), room);
-        unpacked.map(|left_out| Copied { bytes: arriving.bytes, left_out })
+        unpacked.map(|left_out| Copied { bytes: arriving.contents.bytes(), left_out })
     });
     let (_, nothing) = mpsc::channel(1);
     let talk = machine.run(program.as_bytes(), source, nothing, pieces);
@@ -247,14 +248,13 @@ pub(in crate::host) struct Arriving {
     pieces: mpsc::Receiver<Vec<u8>>,
     piece: Vec<u8>,
     read: usize,
-    /// How many bytes have arrived.
-    bytes: u64,
+    contents: Contents,
 }
 
 impl Arriving {
     /// Reads these pieces; blocks while none is there.
     pub(in crate::host) fn new(pieces: mpsc::Receiver<Vec<u8>>) -> Self {
-        Self { pieces, piece: Vec::new(), read: 0, bytes: 0 }
+        Self { pieces, piece: Vec::new(), read: 0, contents: Contents::default() }
     }
 }
 
@@ -263,7 +263,7 @@ impl Read for Arriving {
         if self.read == self.piece.len() {
             match self.pieces.blocking_recv() {
                 Some(piece) => {
-                    self.bytes += piece.len() as u64;
+                    self.contents.take(&piece);
                     (self.piece, self.read) = (piece, 0);
                 }
                 None => return Ok(0),
@@ -276,15 +276,16 @@ impl Read for Arriving {
     }
 }
 
-/// Passes everything on; a receiver that stops reading reports it by its exit code. Returns the number of bytes.
+/// Passes everything on; a receiver that stops reading reports it by its exit code. Returns the number of bytes
+/// of files that the tar stream carries.
 async fn pass(mut from: impl AsyncRead + Unpin, into: mpsc::Sender<Vec<u8>>) -> u64 {
-    let mut bytes = 0;
+    let mut contents = Contents::default();
     let mut buffer = vec![0_u8; 128 * 1024];
     while let Ok(length @ 1..) = from.read(&mut buffer).await {
         if into.send(buffer[..length].to_vec()).await.is_err() {
             break;
         }
-        bytes += length as u64;
+        contents.take(&buffer[..length]);
     }
-    bytes
+    contents.bytes()
 }

@@ -5,7 +5,9 @@ use crate::spec::GROUP_LABEL;
 
 /// Two hosts: 8 CPUs and 2 GPUs each.
 fn two() -> Vec<(Key, Machine)> {
-    (0..2).map(|index| (Key::host(index), Machine { cpus: 8, memory: 16 << 30, gpus: 2 })).collect()
+    (0..2)
+        .map(|index| (Key::host(index), Machine { cpus: 8, memory: 16 << 30, gpus: 2, ..Machine::default() }))
+        .collect()
 }
 
 fn workers(groups: &str, machines: &[(Key, Machine)]) -> Vec<NodeSpec> {

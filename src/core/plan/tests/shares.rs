@@ -4,7 +4,7 @@ use super::*;
 
 /// Hosts with this many CPUs, 64 GiB and no GPUs.
 fn hosts(cpus: &[u32]) -> Vec<(Key, Machine)> {
-    let machine = |cpus: u32| Machine { cpus, memory: 64 << 30, gpus: 0 };
+    let machine = |cpus: u32| Machine { cpus, memory: 64 << 30, ..Machine::default() };
     cpus.iter().enumerate().map(|(index, cpus)| (Key::host(index), machine(*cpus))).collect()
 }
 

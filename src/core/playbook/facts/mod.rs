@@ -1,6 +1,7 @@
 //! The facts about a host, collected in one round trip.
 
 mod amd;
+mod capacity;
 mod network;
 mod nvidia;
 mod take;
@@ -9,6 +10,8 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
+
+pub use capacity::{Capacity, Limit, LimitOf, RunAs, capacity_here};
 
 /// The facts about a host. Unknown values are empty or 0.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -24,16 +27,20 @@ pub struct Facts {
     pub arch: String,
     /// The kernel's boot id; it changes with each boot.
     pub boot_id: String,
-    /// Logical processors.
+    /// Logical processors, without any limit.
     pub cpus: u32,
-    /// Memory in bytes.
+    /// Memory in bytes, without any limit.
     pub memory: u64,
+    /// What limits these two.
+    pub limits: Vec<Limit>,
     /// Free bytes on the file system of the host's folder.
     pub disk_free: u64,
     /// Free bytes in `/var/lib`, where engines keep images.
     pub lib_free: u64,
     /// Free bytes of shared memory, `/dev/shm`.
     pub shm_free: u64,
+    /// All bytes of shared memory that `/dev/shm` can hold; 0 where there is none.
+    pub shm_size: u64,
     /// The first Python that Ray supports, or else the first one found.
     pub python: Option<PythonFact>,
     /// The version of `uv`.

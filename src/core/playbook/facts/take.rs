@@ -1,6 +1,6 @@
 //! Parses facts from the lines of a host's program.
 
-use super::{Facts, GpuFact, PythonFact, Vendor, amd, network, nvidia};
+use super::{Facts, GpuFact, Limit, PythonFact, Vendor, amd, network, nvidia};
 
 impl Facts {
     /// Takes one fact printed by the host's program: its key and the rest of its line.
@@ -17,9 +17,11 @@ impl Facts {
             "boot_id" => self.boot_id = text(),
             "cpus" => self.cpus = u32::try_from(number(1)).unwrap_or_default(),
             "memory" => self.memory = number(1024),
+            "limit" => self.limits.extend(Limit::of(rest)),
             "disk_free" => self.disk_free = number(1024),
             "lib_free" => self.lib_free = number(1024),
             "shm_free" => self.shm_free = number(1024),
+            "shm_size" => self.shm_size = number(1024),
             "python" => {
                 self.python = rest
                     .split_once(' ')

@@ -198,34 +198,23 @@ FOUND
     fact addresses "$addresses"
 }
 
-# The free KiB below the home folder, /var/lib and /dev/shm.
+# The free KiB below the home folder, /var/lib and /dev/shm, and all that the last one can have.
 facts_space() {
     place=$home
     until [ -e "$place" ] || [ -z "$place" ]; do place=${place%/*}; done
     set -- "${place:-/}" /var/lib
     [ ! -d /dev/shm ] || set -- "$@" /dev/shm
     number=0
-    while read -r _ _ _ room _; do
+    while read -r _ size _ room _; do
         number=$((number + 1))
         case $number in
             2) fact disk_free "$room" ;;
             3) fact lib_free "$room" ;;
-            4) fact shm_free "$room" ;;
+            4) fact shm_free "$room"; fact shm_size "$size" ;;
         esac
     done <<FOUND
 $(df -Pk "$@" 2>/dev/null)
 FOUND
-}
-
-# Sets `count`: how many processors are online. The kernel lists them as ranges, like `0-3,6`.
-facts_cpus() {
-    count=
-    { read -r ranges </sys/devices/system/cpu/online; } 2>/dev/null || return 0
-    while [ -n "$ranges" ]; do
-        range=${ranges%%,*}
-        count=$((${count:-0} + ${range#*-} - ${range%-*} + 1))
-        case $ranges in *,*) ranges=${ranges#*,} ;; *) ranges= ;; esac
-    done
 }
 
 facts() {
@@ -241,20 +230,8 @@ facts() {
     { read -r arch </proc/sys/kernel/arch; } 2>/dev/null || arch=$(uname -m)
     fact arch "$arch"
     fact boot_id "$boot"
-    # In a batch job, its part of the machine.
-    case ${GPUCL_CPUS:-0} in
-        0)
-            facts_cpus
-            fact cpus "${count:-$(nproc)}"
-            ;;
-        *) fact cpus "$GPUCL_CPUS" ;;
-    esac
-    case ${GPUCL_MEMORY_KIB:-0} in
-        0) while read -r name memory _; do
-            [ "$name" != MemTotal: ] || { fact memory "$memory"; break; }
-        done </proc/meminfo ;;
-        *) fact memory "$GPUCL_MEMORY_KIB" ;;
-    esac
+    facts_who
+    facts_capacity '' "$who"
     facts_space
     facts_python
     if command -v uv >/dev/null 2>&1; then fact uv "$(timeout 10 uv --version 2>/dev/null)"; fi

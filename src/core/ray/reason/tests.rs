@@ -35,6 +35,7 @@ fn cluster() -> Situation {
         used: BTreeMap::from([("w0".to_owned(), amounts_of(&[("GPU", 1.0)]))]),
         demands: Vec::new(),
         growing: Vec::new(),
+        startup: None,
     }
 }
 
@@ -198,6 +199,11 @@ fn a_failed_job_says_why() {
     const COMMAND: &str = "JOB_ENTRYPOINT_COMMAND_ERROR";
     const ENVIRONMENT: &str = "RUNTIME_ENV_SETUP_FAILURE";
     const DIED: &str = "JOB_SUPERVISOR_ACTOR_DIED";
+    /// What Ray 2.60 puts before the output of a command that failed.
+    const FAILED_COMMAND: &str = "runtime_env setup failed: Failed to set up runtime environment.\n[Node 127.0.0.1] Traceback \
+        (most recent call last):\n    raise SubprocessCalledProcessError(\n\
+        ray._private.runtime_env.utils.SubprocessCalledProcessError: Run cmd[70] failed with the following details.\nCommand \
+        '['/x/virtualenv/bin/python', '-m', 'pip', 'install']' returned non-zero exit status 1.\nLast 50 lines of stdout:\n";
     let log = |text: &str| {
         format!(
             "Job entrypoint command failed with exit code 1, last available logs (truncated to 20,000 chars):\n{text}\n"
@@ -214,6 +220,29 @@ fn a_failed_job_says_why() {
         (COMMAND, Some(127), log("/bin/sh: 1: pyton: not found"), "its command was not found: /bin/sh: 1: pyton: not found"),
         (COMMAND, Some(-15), log(""), "signal 15 ended its command"),
         (COMMAND, Some(-9), log("step 1"), "signal 9 ended its command; the system sends it when memory runs out"),
+        (
+            COMMAND,
+            Some(1),
+            log("OpenBLAS blas_thread_init: pthread_create failed for thread 1 of 2: Resource temporarily unavailable"),
+            "its host started no more processes or threads: the limit is that of `ulimit -u`, or `pids.max` of its cgroup",
+        ),
+        (
+            COMMAND,
+            Some(1),
+            log("ray.exceptions.WorkerCrashedError: The worker died unexpectedly while executing this task. Check \
+                 python-core-worker-*.log files for more information."),
+            "a process ended in the middle of a task: by signal 9, which the system sends when memory runs out, or by a crash \
+             in native code; `gpucl logs` of its worker may say more",
+        ),
+        (
+            DIED,
+            None,
+            "Job supervisor actor died: The actor died unexpectedly before finishing this task.\nThe actor is dead because its \
+             worker process has died. Worker exit type: SYSTEM_ERROR Worker exit detail: Worker unexpectedly exits with a \
+             connection error code 2. End of file.\nThe actor never ran - it was cancelled before it started running."
+                .to_owned(),
+            "the process that ran its command died: its worker process has died",
+        ),
         (
             COMMAND,
             Some(1),
@@ -276,6 +305,64 @@ fn a_failed_job_says_why() {
             "its runtime environment could not be set up: ValueError: bad `conda`",
         ),
         (
+            ENVIRONMENT,
+            None,
+            format!(
+                "{FAILED_COMMAND}    Processing /home/a/badpkg-1.0.tar.gz\n      error: subprocess-exited-with-error\n  \n      \
+                 × Getting requirements to build wheel did not run successfully.\n      │ exit code: 1\n      ╰─> [1 lines of \
+                 output]\n          nvcc not found: install CUDA toolkit first\n          [end of output]\n  \n      note: This \
+                 error originates from a subprocess, and is likely not a problem with pip.\n    error: \
+                 subprocess-exited-with-error\n\n    × Getting requirements to build wheel did not run successfully.\n    │ \
+                 exit code: 1\n    ╰─> See above for output.\n"
+            ),
+            "pip failed: badpkg-1.0.tar.gz cannot be built: nvcc not found: install CUDA toolkit first",
+        ),
+        (
+            ENVIRONMENT,
+            None,
+            format!("{FAILED_COMMAND}    requests 2.31.0 has requirement urllib3<3,>=1.21.1, but you have urllib3 0.5.\n\n"),
+            "its runtime environment could not be set up: requests 2.31.0 has requirement urllib3<3,>=1.21.1, but you have \
+             urllib3 0.5",
+        ),
+        (
+            ENVIRONMENT,
+            None,
+            "runtime_env setup failed: x\nRuntimeError: Changing the ray version is not allowed: \n  current version: 2.40.0,   \
+             expect version: 2.60.0,   current path: /x/ray,   expect path: /x/ray, Please ensure the dependencies in the \
+             runtime_env pip field do not install a different version of Ray.\n"
+                .to_owned(),
+            "its requirements install Ray 2.40.0, and the cluster has 2.60.0: leave `ray` out of them, or require `ray==2.60.0`",
+        ),
+        (
+            ENVIRONMENT,
+            None,
+            "runtime_env setup failed: x\nFailed to install runtime_env within the timeout of 600 seconds. Consider increasing \
+             the timeout\nTraceback (most recent call last):\nTimeoutError"
+                .to_owned(),
+            "its runtime environment was not set up within 600 s, Ray's limit; more: `config: {setup_timeout_seconds: 1800}` in \
+             the runtime environment",
+        ),
+        (
+            ENVIRONMENT,
+            None,
+            "runtime_env setup failed: x\nValueError: Unsupported:\n  - conda\n\n  - nix\n".to_owned(),
+            "its runtime environment could not be set up: ValueError: Unsupported: - conda",
+        ),
+        (
+            COMMAND,
+            Some(1),
+            log("Traceback (most recent call last):\n  File \"main.py\", line 3, in <module>\nRuntimeError: Version mismatch: The \
+                 cluster was started with:\n    Ray: 2.60.0\n    Python: 3.11.7\nThis process on node 127.0.0.1:6379 was started \
+                 with:\n    Ray: 2.60.0\n    Python: 3.12.1\n"),
+            "its command ran with Python 3.12.1, and the cluster has 3.11.7, which must be the same: uv run --python 3.11.7",
+        ),
+        (
+            COMMAND,
+            Some(1),
+            log("RuntimeError: Error(s) in loading state_dict for Net:\n\tMissing key(s) in state_dict: \"a\".\nlater"),
+            "its command exited with 1: RuntimeError: Error(s) in loading state_dict for Net: Missing key(s) in state_dict: \"a\"",
+        ),
+        (
             DIED,
             None,
             "Job supervisor actor died: The actor died unexpectedly before finishing this task.\nThe actor died because its \
@@ -326,4 +413,31 @@ fn a_recorded_failure_is_explained() {
         OSError: Failed to download runtime_env file package gcs://_ray_pkg_missing.zip from the GCS to the Ray worker node.\n";
     let job = job("FAILED", json!({"message": recorded, "error_type": "RUNTIME_ENV_SETUP_FAILURE"}));
     assert!(reason(&job, &Situation::default()).unwrap().starts_with("its package is no longer at Ray"));
+}
+
+#[test]
+fn workers_that_end_at_their_start_are_the_reason() {
+    let startup = Some(StartupFailure::Error("ImportError: no Random (random.py)".to_owned()));
+    let situation = Situation { startup, ..cluster() };
+    let waits = job("PENDING", json!({"runtime_env": {"working_dir": "gcs://_ray_pkg_aa.zip"}}));
+    assert_eq!(
+        reason(&waits, &situation).as_deref(),
+        Some("its processes end at their start, and Ray tries again: ImportError: no Random (random.py)")
+    );
+    // What Ray 2.60.0 says after five tries, eleven minutes later.
+    let message = "Job supervisor actor could not be scheduled: The actor is not schedulable: Could not create the actor \
+        because worker startup repeatedly failed.\nFailed to startup worker after retrying 5 times. For additional context, \
+        please look at the raylet.err on node aa.";
+    let failed = job("FAILED", json!({"error_type": "JOB_SUPERVISOR_ACTOR_UNSCHEDULABLE", "message": message}));
+    assert_eq!(
+        reason(&failed, &situation).as_deref(),
+        Some("its processes ended at their start: ImportError: no Random (random.py)")
+    );
+    let silent = Situation { startup: Some(StartupFailure::Silent), ..cluster() };
+    let said = reason(&failed, &silent).unwrap();
+    assert!(said.starts_with("its processes ended at their start, and") && said.contains("raylet.err"), "{said}");
+    // Of what cannot be met, that is the reason.
+    let demands = vec![demand(Wanting::Command, &[&[("GPU", 8.0)]], &[])];
+    let said = reason(&waits, &Situation { demands, ..situation }).unwrap();
+    assert!(said.contains("8 GPUs"), "{said}");
 }

@@ -7,6 +7,7 @@ use super::images::Build;
 use super::stage::known;
 use crate::host::StageFile;
 use crate::playbook::{KnownError, Stage, Step};
+use crate::runtime::project::setup::COMMAND_FAILED;
 use crate::spec::Spec;
 
 const BUILD: &str = include_str!("shell/build.sh");
@@ -83,8 +84,10 @@ fn errors() -> Vec<KnownError> {
 }
 
 fn setup_errors() -> Vec<KnownError> {
+    let [failed, says, hint] = COMMAND_FAILED;
     vec![
-        known("setup: command .* failed with|setup: afterwards there was", "{line}", None),
+        known(failed, says, Some(hint)),
+        known("setup: afterwards there was", "{line}", None),
         known("no space left on device|No space left on device", "the host's disk is full", None),
         known(
             "connection broken by|Failed to establish a new connection|name resolution|Network is unreachable|Read timed out",

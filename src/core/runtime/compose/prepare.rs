@@ -13,7 +13,7 @@ use crate::spec::Spec;
 use crate::util::near;
 
 /// The playbooks whose variables a spec may set, in the order in which they run.
-const PLAYBOOKS: [&str; 6] = ["base", "docker", "nvidia", "amd", "images", "firewall"];
+pub(super) const PLAYBOOKS: [&str; 6] = ["base", "docker", "nvidia", "amd", "images", "firewall"];
 /// A playbook: its name in a spec, its file's name, and the variables set by gpucl.
 type Part = (&'static str, &'static str, Vec<(&'static str, String)>);
 

@@ -65,6 +65,10 @@ impl ProjectRuntime for Compose {
         ports::peer_ports(ports, nodes, is_head, hosts)
     }
 
+    fn playbooks(&self) -> &'static [&'static str] {
+        &prepare::PLAYBOOKS
+    }
+
     fn preparation(&self, request: &PrepareRequest<'_>) -> Result<Stage> {
         let PrepareRequest { spec, host, library, .. } = request;
         let (addresses, ports) = lets_in(request);

@@ -10,7 +10,7 @@ use super::shared_memory::{loader_room, shared_memory};
 use super::{DATA_IN_CONTAINERS, DeployRequest, HostInput, targets};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Key;
-use crate::playbook::{GpuFact, Vendor};
+use crate::playbook::{GpuFact, RunAs, Vendor};
 use crate::ray::NAME_LABEL;
 use crate::runtime::native::resource_of;
 use crate::spec::{NodeRole, NodeSpec, ObjectStoreSpec};
@@ -134,7 +134,8 @@ impl<'a> Cluster<'a> {
         let own = self.node_ports(host, node);
         let is_head = node.role == NodeRole::Head;
         // A head without CPUs runs no training.
-        let loaders = if is_head && node.cpus == 0 { 0 } else { loader_room(host.facts.memory) };
+        let loaders =
+            if is_head && node.cpus == 0 { 0 } else { loader_room(host.facts.capacity(RunAs::Containers).memory) };
         let mut view = NodeView {
             key: node.key.to_string(),
             container: self.request.scope.tag(&node.key).to_string(),

@@ -2,13 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::name::{Key, Tag};
+use crate::name::Key;
 use crate::runtime::project::DATA_FOLDER;
-use crate::util::digest;
-
-/// The longest path of Ray's temporary folder: a socket path is limited to 107 bytes, and Ray adds
-/// `/session_<date>_<time>_<microseconds>_<pid>/sockets/dash_ReportHead` (66 bytes, ray 2.60.0).
-pub(super) const LONGEST_TEMP_DIR: usize = 41;
 
 /// The paths in one host's folder.
 #[derive(Debug, Clone)]
@@ -18,20 +13,14 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The layout of a host, from its folder, its tag, and the folder for the short link.
-    pub fn new(home: &Path, tag: &Tag, links: &Path) -> Self {
-        let name = &digest::short(tag.to_string().as_bytes())[..6];
-        Self { home: home.to_owned(), link: links.join(name) }
+    /// The layout of a host, from its folder and its folder of short paths, where `r` leads to Ray's files in the first.
+    pub fn new(home: &Path, links: &Path) -> Self {
+        Self { home: home.to_owned(), link: links.join("r") }
     }
 
     /// The host's folder.
     pub fn home(&self) -> &Path {
         &self.home
-    }
-
-    /// The short link to the folder of Ray's temporary files.
-    pub fn link(&self) -> &Path {
-        &self.link
     }
 
     /// The short path of a node's temporary folder.
@@ -90,5 +79,24 @@ impl Layout {
     /// (`<TMPDIR>/pymp-…/listener-…`).
     pub fn tmp(&self) -> PathBuf {
         self.link.join("t")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The longest path of Ray's temporary folder: a socket path is limited to 107 bytes, and Ray adds
+    /// `/session_<date>_<time>_<microseconds>_<pid>/sockets/dash_ReportHead` (66 bytes, ray 2.60.0).
+    const LONGEST_TEMP_DIR: usize = 41;
+
+    #[test]
+    fn paths_of_sockets_are_short_enough_for_the_system() {
+        // As the claim script names it.
+        let layout = Layout::new(Path::new("/home/somebody/.gpucl/host"), Path::new("/tmp/gpucl-0123abcd"));
+        for key in [Key::head(), Key::worker(999)] {
+            let folder = layout.temp_dir(&key);
+            assert!(folder.as_os_str().len() <= LONGEST_TEMP_DIR, "{}", folder.display());
+        }
     }
 }

@@ -16,7 +16,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use self::source::Source;
-use super::layout::LONGEST_TEMP_DIR;
 use super::ports::BLOCK;
 use crate::error::{Error, ErrorKind, Result};
 use crate::host::{Account, StageFile};
@@ -31,7 +30,7 @@ use crate::runtime::project::{
 };
 use crate::spec::{NodeRole, NodeSpec, SetupSpec, Spec};
 use crate::state::HostPorts;
-use crate::util::{digest, near};
+use crate::util::near;
 
 const PROCESSES: &str = include_str!("shell/processes.sh");
 const PORTS: &str = include_str!("shell/ports.sh");
@@ -113,6 +112,10 @@ impl ProjectRuntime for NativeRuntime {
     fn ports_on_open_network(&self, ports: &HostPorts, nodes: &[NodeSpec]) -> Vec<(u16, u16)> {
         let of_node = |node: &NodeSpec| spread::open_ports(node.role, claim::ports_of_node(&ports.blocks, node));
         nodes.iter().flat_map(of_node).map(|[first, last]| (first, last)).collect()
+    }
+
+    fn playbooks(&self) -> &'static [&'static str] {
+        &[PLAYBOOK]
     }
 
     fn preparation(&self, request: &PrepareRequest<'_>) -> Result<Stage> {
@@ -274,11 +277,7 @@ fn of_setup(request: &PrepareRequest<'_>, spec: &SetupSpec) -> Result<Stage> {
 
 /// The beginning of every script of a tag.
 fn header(tag: &str, folders: &HostFolders) -> String {
-    let (home, link) = (quote_path(&folders.home), link_of(tag));
-    let links = match links_of(folders) {
-        "" => "/tmp/gpucl-$(id -u)".to_owned(),
-        links => quote(links),
-    };
+    let home = quote_path(&folders.home);
     // When a provider claims the folder, the cluster has no other host on the machine: everything with its name belongs
     // to it.
     let scope = match (folders.claim.as_str(), tag.rsplit_once('-')) {
@@ -286,19 +285,7 @@ fn header(tag: &str, folders: &HostFolders) -> String {
         (_, Some((scope, _))) => quote(&format!("{scope}-")),
     };
     let (tag, claim) = (quote(tag), quote(&folders.claim));
-    format!(
-        "tag={tag}\nscope={scope}\nhome={home}\nlinks={links}\nlink={link}\nclaim={claim}\ngrace={GRACE}\n{PROCESSES}"
-    )
-}
-
-/// The folder for short paths, if the host's own is short enough; else empty, which stands for `/tmp/gpucl-UID`.
-fn links_of(folders: &HostFolders) -> &str {
-    if folders.links.len() + "/123456/w255".len() <= LONGEST_TEMP_DIR { &folders.links } else { "" }
-}
-
-/// The name of a host's short link, the same as in [`Layout`](super::Layout).
-fn link_of(tag: &str) -> String {
-    digest::short(tag.as_bytes())[..6].to_owned()
+    format!("tag={tag}\nscope={scope}\nhome={home}\nclaim={claim}\ngrace={GRACE}\n{PROCESSES}")
 }
 
 #[cfg(test)]

@@ -22,8 +22,6 @@ pub const DATA_FOLDER: &str = "data";
 pub struct HostFolders {
     /// The folder for everything of one cluster: absolute, or `~/…` in the home folder of the account.
     pub home: String,
-    /// The folder for short paths, which sockets need; `/tmp/gpucl-UID` when empty.
-    pub links: String,
     /// The folder of Ray's environments, shared by clusters; in the user's cache folder when empty.
     pub environments: String,
     /// The name of the provider's file in `home`, which stays when all else is removed; empty when there is none.
@@ -52,8 +50,7 @@ impl HostFolders {
     /// rest.
     pub fn here(home: &Path, claim: String, paths: &Paths) -> Self {
         let text = |path: &Path| path.display().to_string();
-        let environments = text(&paths.cache.join("environments"));
-        Self { home: text(home), links: text(&paths.runtime), environments, claim }
+        Self { home: text(home), environments: text(&paths.cache.join("environments")), claim }
     }
 }
 

@@ -29,6 +29,12 @@ pub struct Container {
     /// The digest of its start parameters, if recorded.
     #[serde(default)]
     pub digest: Option<String>,
+    /// How often it was started again by itself after it had ended.
+    #[serde(default)]
+    pub restarts: u32,
+    /// When it last ended, if that is known.
+    #[serde(default)]
+    pub ended_at: Option<jiff::Timestamp>,
 }
 
 /// Everything found on one host with one tag.
@@ -84,19 +90,37 @@ struct ContainerLine {
     digest: Option<String>,
 }
 
+/// How a container or process ended before, as the inspect script prints it.
+#[derive(Deserialize)]
+struct EndedLine {
+    key: String,
+    restarts: u32,
+    /// Empty where it is not known; Docker's for one that never ended is in the year 1.
+    at: String,
+}
+
 /// Parses the output of [`super::ProjectRuntime::inspect_script`]; other lines are ignored.
 pub fn parse_observation(lines: &[String]) -> Observation {
     let mut seen = Observation::default();
+    let mut ended: Vec<EndedLine> = Vec::new();
     for line in lines.iter().map(|line| line.trim_start()) {
         if let Some(text) = line.strip_prefix("::remains ") {
             seen.remains.push(text.trim_end().to_owned());
         } else if let Some(count) = line.strip_prefix("::alive ") {
             seen.processes = count.trim().parse().unwrap_or_default();
             seen.remains.push(human::count(seen.processes, "process"));
+        } else if let Some(json) = line.strip_prefix("::ended ") {
+            ended.extend(serde_json::from_str::<EndedLine>(json).ok());
         } else if let Some((kind, parsed)) = part(line) {
             let container = container(parsed);
             seen.remains.push(format!("{kind} {}", container.name));
             seen.containers.push(container);
+        }
+    }
+    for EndedLine { key, restarts, at } in ended {
+        for container in seen.containers.iter_mut().filter(|container| container.key.as_str() == key) {
+            container.restarts = restarts;
+            container.ended_at = at.parse().ok().filter(|at| *at > jiff::Timestamp::UNIX_EPOCH);
         }
     }
     seen.containers.sort_by(|a, b| a.name.cmp(&b.name));
@@ -124,6 +148,8 @@ fn container(line: ContainerLine) -> Container {
         exit_code: line.exit_code,
         pid: line.pid,
         digest: line.digest,
+        restarts: 0,
+        ended_at: None,
     }
 }
 
@@ -158,5 +184,31 @@ mod tests {
             ("gpucl-abcd1234-c-head", Some("healthy"))
         );
         assert_eq!(seen.remains.len(), 3);
+    }
+
+    #[test]
+    fn what_ended_and_what_never_did_are_distinguished() {
+        let of = |key: &str| {
+            let line = serde_json::json!({
+                "name": format!("x-{key}"), "key": key, "state": "running", "health": null, "started_at": "x",
+                "exit_code": null,
+            });
+            format!("::process {line}")
+        };
+        let ended = |key: &str, restarts: u32, at: &str| {
+            format!("::ended {}", serde_json::json!({"key": key, "restarts": restarts, "at": at}))
+        };
+        let lines = [
+            ended("head", 0, "0001-01-01T00:00:00Z"),
+            of("head"),
+            of("worker0"),
+            of("worker1"),
+            ended("worker0", 2, "2026-11-21T12:00:00.123456789Z"),
+            ended("worker1", 1, ""),
+            "::ended {".to_owned(),
+        ];
+        let seen = parse_observation(&lines).containers;
+        let seen: Vec<_> = seen.iter().map(|one| (one.restarts, one.ended_at.map(|at| at.to_string()))).collect();
+        assert_eq!(seen, [(0, None), (2, Some("2026-11-21T12:00:00.123456789Z".to_owned())), (1, None)]);
     }
 }

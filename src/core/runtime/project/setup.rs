@@ -8,6 +8,14 @@ use crate::spec::SetupSpec;
 /// The most letters of a command in messages.
 const TITLE: usize = 120;
 
+/// A failure of a command of `setup`, as a known error: which lines show it, what it says, and what to do.
+pub(in crate::runtime) const COMMAND_FAILED: [&str; 3] = [
+    "setup: command .* failed with",
+    "{line}; it last printed: {before}",
+    "nothing that runs was changed; correct `setup` in the spec and run the same command again. Each command is run by `sh`: \
+     one that needs bash (`[[`, `source`, arrays) is `bash -c '…'`",
+];
+
 /// The requirements file, as pip and uv read it; empty without packages.
 pub(in crate::runtime) fn requirements(setup: &SetupSpec) -> String {
     setup.packages().iter().map(|line| format!("{line}\n")).collect()

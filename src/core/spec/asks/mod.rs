@@ -200,12 +200,7 @@ pub fn with_whole_paths(loaded: &mut Loaded, home: &Path, folder: &Path, lookup:
 /// The path of a file that a spec in this folder names, in its real folder; `~` is the home. The file itself may be a link,
 /// beside which paths in it are found.
 fn whole_path(home: &Path, folder: &Path, file: &str) -> Result<PathBuf> {
-    let path = match file.strip_prefix('~') {
-        Some("") => home.to_owned(),
-        // `~//x` is in the home too.
-        Some(rest) if rest.starts_with('/') => home.join(rest.trim_start_matches('/')),
-        _ => folder.join(file),
-    };
+    let path = folder.join(super::beside::in_home(home, file));
     let (Some(above), Some(name)) = (path.parent(), path.file_name()) else { return Ok(path) };
     let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
     let found = resolve(above).doing(ErrorKind::Spec, || format!("find {}", path.display()))?;

@@ -3,7 +3,7 @@ if command -v docker >/dev/null 2>&1; then
     of="label=com.docker.compose.project=$tag"
     ids=$(timeout 20 docker ps -aq --no-trunc --filter "$of" 2>/dev/null)
     # shellcheck disable=SC2086
-    [ -z "$ids" ] || timeout 20 docker inspect --format '{{if not (index .Config.Labels "gpucl.probe")}}::container {"name":{{json .Name}},"key":{{json (index .Config.Labels "gpucl.key")}},"service":{{json (index .Config.Labels "com.docker.compose.service")}},"state":{{json .State.Status}},"health":{{if .State.Health}}{{json .State.Health.Status}}{{else}}null{{end}},"started_at":{{json .State.StartedAt}},"exit_code":{{if .State.Running}}null{{else}}{{.State.ExitCode}}{{end}}}{{end}}' $ids 2>/dev/null
+    [ -z "$ids" ] || timeout 20 docker inspect --format '{{if not (index .Config.Labels "gpucl.probe")}}::container {"name":{{json .Name}},"key":{{json (index .Config.Labels "gpucl.key")}},"service":{{json (index .Config.Labels "com.docker.compose.service")}},"state":{{json .State.Status}},"health":{{if .State.Health}}{{json .State.Health.Status}}{{else}}null{{end}},"started_at":{{json .State.StartedAt}},"exit_code":{{if .State.Running}}null{{else}}{{.State.ExitCode}}{{end}}}{{println}}::ended {"key":{{json (index .Config.Labels "gpucl.key")}},"restarts":{{.RestartCount}},"at":{{json .State.FinishedAt}}}{{end}}' $ids 2>/dev/null
     { timeout 20 docker volume ls -q --filter "$of"; timeout 20 docker volume ls -q --filter "label=gpucl.tag=$tag"; } 2>/dev/null |
         sort -u | sed 's/^/::remains volume /'
     { timeout 20 docker network ls --format '{{.Name}}' --filter "$of"; timeout 20 docker network ls --format '{{.Name}}' --filter "label=gpucl.tag=$tag"; } 2>/dev/null |

@@ -16,6 +16,8 @@ pub(super) struct Source {
     pub(super) modules: String,
     /// `site`, or the absolute path of a folder of wheels.
     pub(super) packages: String,
+    /// `yes` where the site names the folder of environments, which may be one itself.
+    pub(super) own_environments: String,
 }
 
 impl Source {
@@ -33,6 +35,7 @@ impl Source {
         Self {
             modules: given("modules").unwrap_or_else(|| site.modules.join(" ")),
             packages: given("packages").unwrap_or_else(of_site),
+            own_environments: if site.environments.is_empty() { String::new() } else { "yes".to_owned() },
         }
     }
 
@@ -55,23 +58,27 @@ impl Source {
 
     /// The variables that are not empty. A playbook is given no others: one of the user's own need not know them.
     pub(super) fn variables(&self) -> impl Iterator<Item = (String, String)> {
-        let both = [("modules", self.modules.clone()), ("packages", self.packages.clone())];
-        both.into_iter().filter(|(_, value)| !value.is_empty()).map(|(name, value)| (name.to_owned(), value))
+        let all = [
+            ("modules", self.modules.clone()),
+            ("packages", self.packages.clone()),
+            ("own_environments", self.own_environments.clone()),
+        ];
+        all.into_iter().filter(|(_, value)| !value.is_empty()).map(|(name, value)| (name.to_owned(), value))
     }
 
     /// Removes the empty variables from a stage, so that a host without a source has the same stage as ever.
     pub(super) fn leave_out(&self, stage: &mut Stage) {
         let set: BTreeMap<String, String> = self.variables().collect();
-        for name in ["modules", "packages"] {
+        for name in ["modules", "packages", "own_environments"] {
             if !set.contains_key(name) {
                 stage.variables.remove(name);
             }
         }
     }
 
-    /// Whether nothing is particular.
+    /// Whether nothing is particular about what an environment is made from.
     pub(super) fn is_plain(&self) -> bool {
-        *self == Self::default()
+        self.modules.is_empty() && self.packages.is_empty()
     }
 
     /// The shell code that takes on what the modules have set; nothing without modules.

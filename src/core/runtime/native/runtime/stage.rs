@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 
 use super::claim::{blocks_of, has_store, ports_of_node, store_ports};
 use super::source::Source;
-use super::{BLOCK, LOOPBACK, PROCESSES, links_of, spread, store};
+use super::{BLOCK, LOOPBACK, PROCESSES, spread, store};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::host::StageFile;
-use crate::name::{Key, Scope};
+use crate::name::Key;
 use crate::playbook::{KnownError, Stage, Step, Vendor};
 use crate::runtime::native::ports::StorePorts;
 use crate::runtime::native::{Launch, Layout, Network, launch};
@@ -38,7 +38,7 @@ fn launch_of(
     blocks: &BTreeMap<Key, u16>,
     node: &NodeSpec,
 ) -> Result<Launch> {
-    let layout = layout_of(request.scope, &host.key);
+    let layout = layout();
     let gpus = gpus_of(host, node)?;
     let address = spread::address_of(request.hosts, &host.key);
     let network = Network { ports: ports_of_node(blocks, node), address: address.clone(), gcs: gcs(request, blocks) };
@@ -80,8 +80,8 @@ pub(super) fn gcs(request: &DeployRequest<'_>, blocks: &BTreeMap<Key, u16>) -> S
     spread::with_port(address.as_deref().unwrap_or(LOOPBACK), port)
 }
 
-fn layout_of(scope: &Scope, host: &Key) -> Layout {
-    Layout::new(Path::new(HOME), &scope.tag(host), Path::new(LINKS))
+fn layout() -> Layout {
+    Layout::new(Path::new(HOME), Path::new(LINKS))
 }
 
 /// The UUIDs of the GPUs that a node owns.
@@ -114,7 +114,7 @@ fn nodes_file(
     host: &HostInput,
     nodes: &[NodeSpec],
 ) -> Result<(Value, BTreeMap<Key, String>)> {
-    let layout = layout_of(request.scope, &host.key);
+    let layout = layout();
     let mut launches = Vec::new();
     let blocks = blocks_of(request);
     let (mut ranges, mut open, mut digests) = (Vec::new(), Vec::new(), BTreeMap::new());
@@ -153,8 +153,6 @@ fn nodes_file(
     let mut file = json!({
         "v": 1,
         "tag": host.tag,
-        "links": links_of(&host.folders),
-        "link": layout.link(),
         "ports": ranges,
         "grace": request.spec.timeouts.stop.0.as_secs(),
         "nodes": launches,
@@ -275,6 +273,13 @@ fn wait_errors() -> Vec<KnownError> {
         },
         known("Version mismatch", "head and workers have different versions of Ray or Python: {line}", None),
         known("No space left on device", "the host's disk is full", None),
+        known(
+            "can't start new thread|pthread_create failed|thread: Resource temporarily unavailable|BlockingIOError.*temporarily unavailable",
+            "the host starts no more processes or threads for this user: {line}",
+            Some(
+                "raise the limit: `ulimit -u` of the login, or `pids.max` of its cgroup; a cluster of one worker has some 500",
+            ),
+        ),
         known(
             "Cannot allocate memory|No space left on /dev/shm|object store memory",
             "the host has too little memory: {line}",

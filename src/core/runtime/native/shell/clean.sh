@@ -55,25 +55,45 @@ leave_environments() {
     if [ -d "$1/caches" ]; then rm -rf "$1/caches" && echo "::removed folder $1/caches"; fi
 }
 
+# Removes the claims and the link that a gpucl before this one kept in folders of the login.
+leave_old_folders() {
+    for old in "/tmp/gpucl-$(id -u)" "${XDG_RUNTIME_DIR:-/tmp}/gpucl"; do
+        if [ ! -d "$old" ] || [ -L "$old" ] || [ ! -O "$old" ]; then continue; fi
+        for file in "$old"/ports/[0-9]*; do
+            if grep -q -e " $tag\$" ${scope:+-e "^$scope[a-z0-9]*\$"} "$file" 2>/dev/null; then rm -f "$file"; fi
+        done
+        for file in "$old"/*; do
+            if [ -L "$file" ] && [ "$(readlink "$file")" = "$home/ray" ]; then rm -f "$file"; fi
+        done
+        rmdir "$old/ports" "$old" 2>/dev/null
+    done
+    return 0
+}
+
 clean() {
     left=
     claims=$(if links_are_private >/dev/null; then
         for file in "$links"/ports/[0-9]*; do
-            if grep -q " $tag\$" "$file" 2>/dev/null; then echo "${file##*/}"; fi
+            if [ -e "$file" ]; then echo "${file##*/}"; fi
         done
     fi)
     if stop_project; then report_ports; else report_left "processes of $tag"; fi
     made=$(sed -n 's/^environment //p' "$home/installed" 2>/dev/null | grep -v -e '-setup-')
     cache=$(sed -n 's/^cache //p' "$home/installed" 2>/dev/null | head -n 1)
     used=$(sed -n 's/^ray_env //p' "$home/prepared/prepare" 2>/dev/null)
+    # An environment of the user's own is left alone, and so is all beside it.
+    [ "$used" != "$(sed -n 's/^ready_env //p' "$home/prepared/prepare" 2>/dev/null)" ] || used=
     stored=$(sed -n 's/^store //p' "$home/installed" 2>/dev/null | head -n 1)
     store=$(sed -n 's|^store_program \(.*\)/bin/weed$|\1|p' "$home/prepared/prepare" 2>/dev/null)
-    if [ -L "$links/$link" ] && [ "$(readlink "$links/$link")" = "$home/ray" ]; then
-        rm -f "$links/$link"
-        rmdir "$links" 2>/dev/null
-    fi
     [ -z "$left" ] || return 0
     cd /
+    leave_old_folders
+    # Before the folder that names it.
+    for folder in $(short_folders); do
+        rm -rf "$folder"
+        [ ! -e "$folder" ] || report_left "folder $folder"
+    done
+    [ -z "$left" ] || return 0
     remove_all 2>/dev/null || { sleep 1; remove_all; }
     if [ -n "$(contents)" ]; then report_left "folder $home"; else echo "::removed folder $home"; fi
     [ -z "$left" ] || return 0

@@ -34,6 +34,11 @@ fi
     GPUCL_HOST=$tag
     GPUCL_TAG=$tag
     export GPUCL_HOST GPUCL_TAG
+    # Nothing is written to an environment of the user's own.
+    if [ "$ray_env" = "$(sed -n 's/^ready_env //p' "$home/prepared/prepare")" ]; then
+        PYTHONDONTWRITEBYTECODE=1
+        export PYTHONDONTWRITEBYTECODE
+    fi
     # shellcheck disable=SC2086
     setsid $hold "$ray_env/bin/python" -I -B "$home/host.py" supervise "$home" </dev/null >>logs/supervisor.log 2>&1 &
 )

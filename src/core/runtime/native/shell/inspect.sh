@@ -16,8 +16,13 @@ for file in "$home"/run/*; do
     if [ "$state" = running ]; then code=null; else pid=null; fi
     printf '::process {"name":"%s","key":"%s","state":"%s","health":null,"started_at":"%s","exit_code":%s,"pid":%s,"digest":"%s"}\n' \
         "$name" "$key" "$state" "$since" "$code" "$pid" "$digest"
+    # The file was written last when the node ended, unless it was started again.
+    at=
+    [ "$state" = running ] || at=$(date -u -r "$file" +%Y-%m-%dT%H:%M:%SZ 2>/dev/null)
+    case $restarts in '' | *[!0-9]*) restarts=0 ;; esac
+    [ "$restarts$at" = 0 ] || printf '::ended {"key":"%s","restarts":%s,"at":"%s"}\n' "$key" "$restarts" "$at"
 done
 count=$(ours | wc -l)
 [ "$((count))" -eq 0 ] || echo "::alive $((count))"
 [ -z "$(contents)" ] || echo "::remains folder $home"
-[ ! -L "$links/$link" ] || echo "::remains link $links/$link"
+short_folders | sed 's/^/::remains folder /'

@@ -1,3 +1,13 @@
+# The folder of short paths, which Ray's sockets need: chosen once for this host's folder, which names it from then on. No
+# variable of a login decides it, so every later command finds the same.
+links=
+{ read -r links <"$home/short"; } 2>/dev/null || :
+case $links in
+    /tmp/gpucl-*[!a-z0-9]*) links= ;;
+    /tmp/gpucl-?*) ;;
+    *) links= ;;
+esac
+
 # The pids of the processes whose environment holds exactly this NAME=VALUE.
 carrying() {
     for file in $(grep -l -s "$1" /proc/[0-9]*/environ); do
@@ -37,10 +47,20 @@ is_alive() {
 
 # Whether only this user has access to the folder of short paths; says why not. In /tmp anybody may have made it.
 links_are_private() {
+    [ -n "$links" ] || { echo "there is no folder of short paths"; return 1; }
     case $(ls -ldn "$links" 2>/dev/null) in
         "drwx------"*) [ -O "$links" ] || { echo "$links belongs to another user"; return 1; } ;;
         *) echo "$links is not a folder of this user alone"; return 1 ;;
     esac
+}
+
+# This host's folders of short paths that exist: its own, and any that leads to its files.
+short_folders() {
+    for place in "$links" /tmp/gpucl-*; do
+        if [ -z "$place" ] || [ ! -d "$place" ] || [ -L "$place" ] || [ ! -O "$place" ]; then continue; fi
+        [ "$place" = "$links" ] || [ "$(readlink "$place/r" 2>/dev/null)" = "$home/ray" ] || continue
+        echo "$place"
+    done | sort -u
 }
 
 # Ends the supervisor of this host, so that nothing is restarted; nodes go on. SIGTERM comes first: the supervisor is

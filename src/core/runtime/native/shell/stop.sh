@@ -11,15 +11,11 @@ reapers() {
 release_ports() {
     links_are_private >/dev/null || return 0
     for file in "$links"/ports/[0-9]*; do
-        if grep -q -e " $tag\$" ${scope:+-e "^$scope[a-z0-9]*\$"} "$file" 2>/dev/null; then
-            # The object store's program has sockets there, named after its ports, and leaves them when it is killed.
-            base=${file##*/}
-            rm -f "/tmp/seaweedfs-"*"-grpc-${base%?}"[0-9].sock
-            rm -f "$file"
-        fi
+        # The object store's program has sockets there, named after its ports, and leaves them when it is killed.
+        base=${file##*/}
+        rm -f "/tmp/seaweedfs-"*"-grpc-${base%?}"[0-9].sock
     done
-    rmdir "$links/ports" 2>/dev/null
-    return 0
+    rm -rf "$links/ports"
 }
 
 stop_project() {

@@ -2,40 +2,41 @@
 
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 
 use super::*;
 use crate::name::Scope;
 use crate::playbook::Facts;
 use crate::provider::Site;
 use crate::render::Library;
+use crate::runtime::native::NativeRuntime;
+use crate::runtime::project::{CleanOptions, ProjectRuntime as _};
 use crate::secret::Secrets;
 use crate::spec::Spec;
 use crate::state::Pages;
 
-/// A cluster with this name and two workers on one host, with its links in this folder.
+/// A cluster with this name and two workers on one host, in a folder that stands for `/tmp` and its home.
 struct Bench {
     spec: Spec,
     scope: Scope,
     nodes: Vec<NodeSpec>,
     host: HostInput,
+    tmp: String,
 }
 
 impl Bench {
-    fn new(name: &str, links: &Path, more: &str) -> Self {
+    fn new(name: &str, tmp: &Path, more: &str) -> Self {
         let text = format!("name: {name}\ngpu: declared\nray: {{head: {{{more}}}, workers: {{count: 2, cpus: 1}}}}\n");
         let spec: Spec = serde_yaml::from_str(&text).unwrap();
         let scope = Scope { owner: "abcd1234".parse().unwrap(), cluster: name.parse().unwrap() };
         let key = Key::host(0);
         let facts = Facts { cpus: 8, memory: 16 << 30, ..Facts::default() };
-        let machine = crate::plan::Machine { cpus: facts.cpus, memory: facts.memory, gpus: 0 };
+        let machine =
+            crate::plan::Machine { cpus: facts.cpus, memory: facts.memory, ..crate::plan::Machine::default() };
         let nodes = crate::plan::desired(&spec, &[(key.clone(), machine)]).unwrap();
-        let folders = HostFolders {
-            home: links.join("home").display().to_string(),
-            links: links.display().to_string(),
-            ..HostFolders::default()
-        };
+        let tmp = tmp.display().to_string();
+        let folders = HostFolders::at(format!("{tmp}/homes/{name}"));
         let tag = scope.tag(&key).to_string();
         let host = HostInput {
             key,
@@ -46,7 +47,28 @@ impl Bench {
             folders,
             site: Site::default(),
         };
-        Self { spec, scope, nodes, host }
+        Self { spec, scope, nodes, host, tmp }
+    }
+
+    /// Runs a script of this host; returns its lines.
+    fn run(&self, script: &str) -> Vec<String> {
+        let script = script.replace("/tmp/gpucl-", &format!("{}/gpucl-", self.tmp));
+        // No variable of a login decides anything.
+        let mut command = Command::new("sh");
+        command.args(["-c", &script]).env("XDG_RUNTIME_DIR", "/nowhere").env_remove("TMPDIR").stdin(Stdio::null());
+        let output = command.output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+        String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
+    }
+
+    /// The folder of short paths that its home names.
+    fn short(&self) -> PathBuf {
+        let home = Path::new(&self.host.folders.home);
+        PathBuf::from(fs_err::read_to_string(home.join("short")).unwrap().trim())
+    }
+
+    fn clean(&self) -> Vec<String> {
+        self.run(&NativeRuntime.clean_script(&self.host.tag, &self.host.folders, CleanOptions::default()))
     }
 
     fn claim(&self) -> Result<HostPorts> {
@@ -60,23 +82,19 @@ impl Bench {
             secrets: &secrets,
             library: &library,
         };
-        let script = script(&request, &self.host);
-        let output = Command::new("sh").args(["-c", &script]).stdin(Stdio::null()).output().unwrap();
-        assert_eq!(String::from_utf8_lossy(&output.stderr), "");
-        let text = String::from_utf8(output.stdout).unwrap();
-        claimed(&request, &self.host, &text.lines().map(str::to_owned).collect::<Vec<_>>())
+        claimed(&request, &self.host, &self.run(&script(&request, &self.host)))
     }
 }
 
-fn links() -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
-    folder
+/// The folders of short paths that exist.
+fn shorts(tmp: &Path) -> Vec<PathBuf> {
+    let all = fs_err::read_dir(tmp).unwrap().map(|entry| entry.unwrap().path());
+    all.filter(|path| path.file_name().unwrap().to_string_lossy().starts_with("gpucl-")).collect()
 }
 
 #[test]
 fn ten_at_once_take_no_block_twice_and_keep_what_they_have() {
-    let folder = links();
+    let folder = tempfile::tempdir().unwrap();
     let benches: Vec<Bench> = (0..10).map(|index| Bench::new(&format!("c{index}"), folder.path(), "")).collect();
     let claims = || -> Vec<HostPorts> {
         let claim = |bench| move || Bench::claim(bench).unwrap();
@@ -95,7 +113,7 @@ fn ten_at_once_take_no_block_twice_and_keep_what_they_have() {
 
 #[test]
 fn a_block_in_which_somebody_listens_is_passed_over() {
-    let (one, other) = (links(), links());
+    let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let before = Bench::new("c", one.path(), "").claim().unwrap();
     let head = before.blocks[&Key::head()];
     let _taken = TcpListener::bind(("127.0.0.1", head + 77)).unwrap();
@@ -109,26 +127,103 @@ fn a_block_in_which_somebody_listens_is_passed_over() {
 
 #[test]
 fn a_taken_port_names_who_takes_it_and_nothing_is_claimed() {
-    let folder = links();
+    let folder = tempfile::tempdir().unwrap();
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let port = listener.local_addr().unwrap().port();
     let error = Bench::new("c", folder.path(), &format!("dashboard_port: {port}")).claim().unwrap_err().to_string();
     assert!(error.contains(&format!("use port {port}")) && error.contains(&std::process::id().to_string()), "{error}");
-    assert_eq!(std::fs::read_dir(folder.path().join("ports")).unwrap().count(), 0);
+    let [short] = &shorts(folder.path())[..] else { panic!("not one folder") };
+    assert_eq!(fs_err::read_dir(short.join("ports")).unwrap().count(), 0);
 }
 
 #[test]
-fn a_folder_that_others_may_enter_is_refused() {
-    let folder = links();
+fn every_later_command_finds_the_same_folder_and_nothing_of_it_is_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let bench = Bench::new("c", folder.path(), "");
+    let ports = bench.claim().unwrap();
+    let short = bench.short();
+    assert_eq!(shorts(folder.path()), std::slice::from_ref(&short));
+    assert_eq!(fs_err::metadata(&short).unwrap().permissions().mode() & 0o777, 0o700);
+    assert_eq!(fs_err::read_link(short.join("r")).unwrap(), Path::new(&bench.host.folders.home).join("ray"));
+    assert_eq!(bench.claim().unwrap(), ports);
+    assert_eq!(bench.short(), short);
+    // A cleaner of /tmp removes it: it is made again, by its name.
+    fs_err::remove_dir_all(&short).unwrap();
+    assert_eq!(bench.claim().unwrap(), ports);
+    assert_eq!(shorts(folder.path()), std::slice::from_ref(&short));
+    let inspect = || bench.run(&NativeRuntime.inspect_script(&bench.host.tag, &bench.host.folders));
+    let remains = format!("::remains folder {}", short.display());
+    assert!(inspect().contains(&remains), "{:?}", inspect());
+    assert_eq!(bench.clean().last().map(String::as_str), Some("::clean"));
+    assert_eq!(shorts(folder.path()), Vec::<PathBuf>::new());
+    assert_eq!(inspect(), [""; 0]);
+    // Even when the folder that names it was removed by hand.
+    bench.claim().unwrap();
+    let remains = format!("::remains folder {}", bench.short().display());
+    fs_err::remove_dir_all(&bench.host.folders.home).unwrap();
+    assert_eq!(inspect(), [remains]);
+    assert_eq!(bench.clean().last().map(String::as_str), Some("::clean"));
+    assert_eq!(shorts(folder.path()), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn claims_of_a_cluster_that_was_removed_by_hand_do_not_count() {
+    let folder = tempfile::tempdir().unwrap();
+    let (one, same) = (Bench::new("c", folder.path(), ""), Bench::new("c", folder.path(), ""));
+    let first = one.claim().unwrap();
+    let home = PathBuf::from(&one.host.folders.home);
+    fs_err::rename(&home, home.with_extension("aside")).unwrap();
+    assert_eq!(same.claim().unwrap(), first, "the folder of the first is nobody's");
+    // While both are there, none takes what the other has.
+    let other = Bench {
+        host: HostInput { folders: HostFolders::at(format!("{}/homes/other", same.tmp)), ..same.host },
+        ..same
+    };
+    let second = other.claim().unwrap();
+    assert!(second.blocks.values().all(|base| !first.blocks.values().any(|taken| taken == base)), "{second:?}");
+}
+
+#[test]
+fn a_folder_that_others_may_enter_is_not_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let bench = Bench::new("c", folder.path(), "");
+    bench.claim().unwrap();
+    let mut before = bench.short();
     for mode in [0o777, 0o770, 0o755, 0o711] {
-        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(mode)).unwrap();
-        let error = Bench::new("c", folder.path(), "").claim().unwrap_err().to_string();
-        assert!(error.contains("is not a folder of this user alone"), "{mode:o}: {error}");
+        fs_err::set_permissions(&before, std::fs::Permissions::from_mode(mode)).unwrap();
+        bench.claim().unwrap();
+        assert_ne!(bench.short(), before, "{mode:o}");
+        before = bench.short();
     }
-    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
     // A link belongs to whoever created it, wherever it leads.
-    let link = folder.path().join("link");
-    std::os::unix::fs::symlink(folder.path(), &link).unwrap();
-    let error = Bench::new("c", &link, "").claim().unwrap_err().to_string();
+    fs_err::rename(&before, folder.path().join("moved")).unwrap();
+    std::os::unix::fs::symlink(folder.path().join("moved"), &before).unwrap();
+    bench.claim().unwrap();
+    assert_ne!(bench.short(), before);
+    // Running nodes have their sockets there: they are not given another.
+    let before = bench.short();
+    let _node = Sleeper(
+        Command::new("sleep").arg("600").env("GPUCL_HOST", &bench.host.tag).env("GPUCL_TAG", "x").spawn().unwrap(),
+    );
+    fs_err::set_permissions(&before, std::fs::Permissions::from_mode(0o777)).unwrap();
+    let error = bench.claim().unwrap_err().to_string();
     assert!(error.contains("is not a folder of this user alone"), "{error}");
+    assert_eq!(bench.short(), before);
+    // What else the record says is no folder of ours.
+    for odd in ["/etc", "/tmp/gpucl-../x", "/tmp/gpucl-", "/tmp/gpucl-a b"] {
+        let odd = odd.replace("/tmp/", &format!("{}/", bench.tmp));
+        fs_err::write(Path::new(&bench.host.folders.home).join("short"), format!("{odd}\n")).unwrap();
+        bench.claim().unwrap();
+        assert_ne!(bench.short(), Path::new(&odd));
+    }
+}
+
+/// A process that is ended with the test.
+struct Sleeper(Child);
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }

@@ -10,6 +10,8 @@ use crate::event::Bus;
 use crate::host::{LocalHost, StageFile};
 use crate::playbook::{self, Stage, StageReport};
 use crate::render::Library;
+use crate::runtime::native::NativeRuntime;
+use crate::runtime::project::{CleanOptions, HostFolders, ProjectRuntime as _};
 
 /// `module load` of a site: each module is a file with shell code.
 const MODULE: &str = r#"module() {
@@ -172,4 +174,134 @@ async fn a_module_that_cannot_be_loaded_is_named_with_the_words_of_the_site() {
     assert!(error.hints()[0].contains("module spider nosuch/2"), "{:?}", error.hints());
     assert!(!place.at("it's home/modules.sh").exists());
     assert!(!place.at("environments").exists(), "modules come first");
+}
+
+impl Place {
+    /// An environment of the user's own beside others, with files that say that this Ray is in it.
+    fn own_environment(&self, ray: Option<&str>) -> PathBuf {
+        let own = self.at("envs/rayenv");
+        let made = std::process::Command::new("python3").args(["-m", "venv", "--without-pip"]).arg(&own).status();
+        assert!(made.unwrap().success());
+        let library = fs_err::read_dir(own.join("lib")).unwrap().next().unwrap().unwrap().path().join("site-packages");
+        if let Some(version) = ray {
+            for module in ["ray.py", "grpc.py", "aiohttp.py"] {
+                fs_err::write(library.join(module), "").unwrap();
+            }
+            let information = library.join(format!("ray-{version}.dist-info"));
+            fs_err::create_dir_all(&information).unwrap();
+            let text = format!("Metadata-Version: 2.1\nName: ray\nVersion: {version}\n");
+            fs_err::write(information.join("METADATA"), text).unwrap();
+        }
+        // What would be removed if the folder were one of gpucl's environments.
+        for beside in ["envs/caches", "envs/ray-2.60.0-py3.12-setup-mine/bin"] {
+            fs_err::create_dir_all(self.at(beside)).unwrap();
+        }
+        own
+    }
+
+    /// Every path below a folder, with the time of its last change.
+    fn tree(&self, name: &str) -> BTreeMap<PathBuf, std::time::SystemTime> {
+        let mut found = BTreeMap::new();
+        let mut open = vec![self.at(name)];
+        while let Some(path) = open.pop() {
+            let data = fs_err::symlink_metadata(&path).unwrap();
+            if data.is_dir() {
+                open.extend(fs_err::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+            }
+            found.insert(path, data.modified().unwrap());
+        }
+        found
+    }
+}
+
+#[tokio::test]
+async fn an_environment_of_the_user_s_own_is_used_as_it_is() {
+    let place = Place::new(&[]);
+    let own = place.own_environment(Some("2.60.0+site"));
+    let (before, path) = (place.tree("envs"), own.display().to_string());
+    // A slash at its end does not matter, and modules are loaded as for any other.
+    let given = [
+        ("environments", &*format!("{path}/")),
+        ("own_environments", "yes"),
+        ("modules", "arrow/1"),
+        ("disk_needed_mib", "999999999"),
+    ];
+    let report = place.prepare(&given, None).await.unwrap();
+    let value = |name: &str| report.values.get(name).map(String::as_str).unwrap_or_default();
+    assert_eq!([value("ray_env"), value("ready_env"), value("modules_for")], [&*path; 3]);
+    assert!(value("python").starts_with("3.1"), "{:?}", report.values);
+    assert!(!value("environments").starts_with(&path), "the store would be put into it: {:?}", report.values);
+    assert!(place.prepare(&given, None).await.unwrap().skipped_as_unchanged);
+
+    let error = place.prepare(&given, Some(("more", "true"))).await.unwrap_err();
+    let says = format!("setup: nothing is installed into {path}, which is an environment of your own");
+    assert_eq!(error.causes()[0], says);
+    assert!(error.hints()[0].starts_with("install what you need there yourself"), "{:?}", error.hints());
+
+    let tag = "gpucl-dcba4321-p-host0";
+    let folders = HostFolders::at(place.at("it's home").display().to_string());
+    let options = CleanOptions { purge: true, ends_cluster: true, ..CleanOptions::default() };
+    let script = NativeRuntime.clean_script(tag, &folders, options);
+    let output = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.ends_with("::clean\n") && !text.contains(&path), "{text}");
+    assert!(!place.at("it's home").exists());
+    assert_eq!(place.tree("envs"), before, "something was written there, or removed");
+}
+
+#[tokio::test]
+async fn an_environment_without_the_spec_s_ray_is_refused_and_left_alone() {
+    for (ray, says) in [
+        (None, "has no Ray"),
+        (Some("2.9.0"), "has Ray 2.9.0 instead of 2.60.0"),
+        (Some("2.60.01"), "has Ray 2.60.01 instead of 2.60.0"),
+    ] {
+        let place = Place::new(&["ray=2.60.0"]);
+        let own = place.own_environment(ray);
+        let (before, path) = (place.tree("envs"), own.display().to_string());
+        let error = place
+            .prepare(&[("environments", &path), ("own_environments", "yes"), ("packages", "site")], None)
+            .await
+            .unwrap_err();
+        assert_eq!(error.causes()[0], format!("the environment {path} {says}"));
+        assert!(error.hints()[0].contains("python -m pip install 'ray[default]==2.60.0'"), "{:?}", error.hints());
+        assert_eq!(place.tree("envs"), before);
+    }
+
+    let place = Place::new(&[]);
+    let own = place.own_environment(Some("2.60.0"));
+    let path = own.display().to_string();
+    let library = fs_err::read_dir(own.join("lib")).unwrap().next().unwrap().unwrap().path().join("site-packages");
+    fs_err::write(library.join("ray.py"), "import nothing_of_that_name").unwrap();
+    let error = place.prepare(&[("environments", &path), ("own_environments", "yes")], None).await.unwrap_err();
+    let says = "which does not start: ModuleNotFoundError: No module named 'nothing_of_that_name'";
+    assert!(error.causes()[0].ends_with(says), "{error}");
+
+    // As conda makes one whose Python was removed, and one with an old Python.
+    fs_err::create_dir_all(place.at("conda/conda-meta")).unwrap();
+    let conda = place.at("conda").display().to_string();
+    let error = place.prepare(&[("environments", &conda), ("own_environments", "yes")], None).await.unwrap_err();
+    assert_eq!(error.causes()[0], format!("the environment {conda} has no bin/python that starts"));
+    let python = place.at("conda/bin/python");
+    fs_err::create_dir_all(python.parent().unwrap()).unwrap();
+    fs_err::write(&python, "#!/bin/sh\necho 3.9.18\n").unwrap();
+    fs_err::set_permissions(&python, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let error = place.prepare(&[("environments", &conda), ("own_environments", "yes")], None).await.unwrap_err();
+    let says = format!("the environment {conda} has Python 3.9.18, and Ray 2.60.0 needs 3.10 to 3.13");
+    assert_eq!(error.causes()[0], says);
+    assert!(error.hints()[0].starts_with("name another environment"), "{:?}", error.hints());
+}
+
+/// A folder with environments in it is none.
+#[tokio::test]
+async fn a_folder_of_environments_is_none_itself() {
+    let place = Place::new(&["ray=2.60.0:lib;default", "lib=1"]);
+    let own = place.own_environment(Some("2.60.0"));
+    let above = own.parent().unwrap().display().to_string();
+    let report = place
+        .prepare(&[("environments", &above), ("own_environments", "yes"), ("packages", "site")], None)
+        .await
+        .unwrap();
+    assert!(report.values["ray_env"].starts_with(&format!("{above}/ray-2.60.0-py3.")), "{:?}", report.values);
+    assert!(!report.values.contains_key("ready_env"));
 }
