@@ -1,9 +1,12 @@
 //! `down`: removes everything of a cluster, and proves that nothing is left.
 
+use super::backend;
 use super::errors::unknown;
 use super::machine::refuse_other_machine;
-use super::{DownOptions, Proof, Settings, backend};
 use crate::agent::ScheduledUp;
+use crate::cluster::options::DownOptions;
+use crate::cluster::outcome::Proof;
+use crate::cluster::settings::Settings;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::ClusterName;
 use crate::provider::Runtime;

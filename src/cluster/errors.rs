@@ -1,7 +1,8 @@
 //! Errors and messages shared by several verbs.
 
-use super::{Settings, UpOptions};
 use crate::agent::Ended;
+use crate::cluster::options::UpOptions;
+use crate::cluster::settings::Settings;
 use crate::error::{Error, ErrorKind, LeftBehind};
 use crate::money::{Money, describe};
 use crate::name::ClusterName;

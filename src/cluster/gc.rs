@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 
-use super::{Settings, lease};
+use super::lease;
+use crate::cluster::settings::Settings;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::{ClusterName, Owner, Tag};
 use crate::provider::{ObservedResource, Provider};

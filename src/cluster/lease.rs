@@ -11,7 +11,7 @@ use std::time::Duration;
 use backon::{ConstantBuilder, Retryable as _};
 use jiff::Timestamp;
 
-use super::Settings;
+use crate::cluster::settings::Settings;
 use crate::engine::Ledger;
 use crate::engine::write_ahead::{has_id, making, removing};
 use crate::error::{Error, ErrorKind, LeftBehind, Result};

@@ -6,8 +6,9 @@ use std::path::Path;
 use jiff::Timestamp;
 use secrecy::SecretString;
 
-use super::{Ask, Settings, UpOptions};
 use crate::agent::deadline::{self, Limits, Start};
+use crate::cluster::options::{Ask, UpOptions};
+use crate::cluster::settings::Settings;
 use crate::engine::Urgency;
 use crate::error::{Error, ErrorKind, Result};
 use crate::money::describe;

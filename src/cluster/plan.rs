@@ -1,8 +1,10 @@
 //! `plan`: what `up` would do. Read-only.
 
+use super::backend;
 use super::machine::refuse_other_machine;
 use super::pin::{Pins, pinned};
-use super::{Planned, Settings, backend};
+use crate::cluster::outcome::Planned;
+use crate::cluster::settings::Settings;
 use crate::error::Result;
 use crate::spec::Loaded;
 use crate::state::Store;

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use super::Settings;
-use super::open::settings_fit;
+use super::settings::settings_fit;
+use crate::cluster::settings::Settings;
 use crate::error::{Doing as _, ErrorKind, Result};
 use crate::host::LocalHost;
 use crate::name::Key;

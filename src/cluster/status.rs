@@ -5,10 +5,12 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
+use super::backend;
 use super::machine::other_machine;
-use super::{Known, LimitsReport, Settings, StatusReport, backend};
 use crate::agent::ScheduledUp;
 use crate::agent::deadline::{Limits, Watcher};
+use crate::cluster::report::{Known, LimitsReport, StatusReport};
+use crate::cluster::settings::Settings;
 use crate::error::Result;
 use crate::host::LocalHost;
 use crate::name::{ClusterName, Key};

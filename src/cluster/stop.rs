@@ -1,8 +1,9 @@
 //! `stop`: ends Ray and keeps the hosts.
 
+use super::backend;
 use super::errors::unknown;
 use super::machine::refuse_other_machine;
-use super::{Settings, backend};
+use crate::cluster::settings::Settings;
 use crate::error::Result;
 use crate::name::ClusterName;
 use crate::state::{Lock, Store};

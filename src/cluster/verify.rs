@@ -1,8 +1,10 @@
 //! `verify`: all checks of a cluster once more.
 
+use super::backend;
 use super::errors::{not_running, unknown};
 use super::machine::refuse_other_machine;
-use super::{Settings, Verified, backend};
+use crate::cluster::outcome::Verified;
+use crate::cluster::settings::Settings;
 use crate::error::Result;
 use crate::name::ClusterName;
 use crate::ray::Access;

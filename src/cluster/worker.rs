@@ -1,8 +1,9 @@
 //! `worker stop`, `start` and `kill`: one worker by hand. How many there are is the spec's.
 
+use super::backend;
 use super::errors::{not_running, unknown};
 use super::machine::refuse_other_machine;
-use super::{Settings, backend};
+use crate::cluster::settings::Settings;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::{ClusterName, Key};
 use crate::runtime::project::ByHand;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::cluster::Verified;
+use crate::cluster::outcome::Verified;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Bus, CheckOutcome, EventKind, WorkerGpus};
 use crate::name::ClusterName;

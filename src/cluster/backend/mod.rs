@@ -9,7 +9,7 @@ mod platform;
 use contract::Backend;
 pub use hosts::HostConnector;
 
-use crate::cluster::Settings;
+use crate::cluster::settings::Settings;
 use crate::error::Result;
 use crate::provider::ProviderKind;
 use crate::providers;

@@ -6,7 +6,7 @@ use serde_yaml::Value;
 
 use super::expected::{Surveyed, project_of};
 use super::world::ProjectWorld;
-use crate::cluster::HostAffectedPaths;
+use crate::cluster::outcome::HostAffectedPaths;
 use crate::error::Result;
 use crate::name::Key;
 use crate::plan::{Action, Plan};

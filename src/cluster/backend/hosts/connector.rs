@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::Mutex;
 
-use crate::cluster::Settings;
+use crate::cluster::settings::Settings;
 use crate::engine::{Cancel, Urgency};
 use crate::error::Result;
 use crate::host::{Account, Connections, Host, HostEntry, LocalHost, SshTarget};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::HostConnections;
 use super::world::{ProjectWorld, ProjectWorldConfig, Purpose};
-use crate::cluster::Settings;
 use crate::cluster::backend::local_files::LocalFiles;
+use crate::cluster::settings::Settings;
 use crate::error::Result;
 use crate::runtime::project;
 use crate::secret::Secrets;

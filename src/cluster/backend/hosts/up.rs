@@ -12,8 +12,11 @@ use crate::agent::ScheduledUp;
 use crate::cluster::backend::local_files;
 use crate::cluster::errors::{again, go_on};
 use crate::cluster::limits::About;
-use crate::cluster::open::settings_fit;
-use crate::cluster::{Planned, Settings, UpOptions, UpOutcome, UpReport, Verified, machine};
+use crate::cluster::machine;
+use crate::cluster::options::UpOptions;
+use crate::cluster::outcome::{Planned, UpOutcome, UpReport, Verified};
+use crate::cluster::settings::Settings;
+use crate::cluster::settings::settings_fit;
 use crate::engine::{Ledger, Pipeline, World as _};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Endpoint;
@@ -133,7 +136,7 @@ pub(super) async fn up(
         result.map_err(|error: Error| go_on(if_time_is_over(error, &ledger.state()), settings, options, name))?;
     kept?;
     // Adds the names of the nodes to the file for `ssh -F`.
-    let _ = crate::cluster::connections(&settings.paths, &ledger.state(), settings.context()).await;
+    let _ = crate::cluster::connections::connections(&settings.paths, &ledger.state(), settings.context()).await;
     // Last: the record promises that everything else is in place.
     if !world.is_ready_since(ledger.state().ready_since) {
         ledger.write(Record::ClusterReady)?;

@@ -4,7 +4,7 @@ use super::expected::project_of;
 use super::goal::no_place;
 use super::open::open_world;
 use super::world::{ProjectWorld, Purpose};
-use crate::cluster::Settings;
+use crate::cluster::settings::Settings;
 use crate::engine::Ledger;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Key;

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::cluster::{Ask, Settings, UpOptions};
+use crate::cluster::options::{Ask, UpOptions};
+use crate::cluster::settings::Settings;
 use crate::engine::Urgency;
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::provider::platform::Site;

@@ -3,7 +3,8 @@
 use super::world::ObjectWorld;
 use crate::agent::Ended;
 use crate::agent::deadline::lift;
-use crate::cluster::{Proof, Settings};
+use crate::cluster::outcome::Proof;
+use crate::cluster::settings::Settings;
 use crate::engine::{Ledger, NothingElse, Pipeline};
 use crate::error::{Error, ErrorKind, Result};
 use crate::spec::Spec;

@@ -14,7 +14,10 @@ use std::path::Path;
 use async_trait::async_trait;
 
 use super::contract::Backend;
-use crate::cluster::{DownOptions, Planned, Proof, Settings, StatusReport, UpOptions, UpOutcome, Verified};
+use crate::cluster::options::{DownOptions, UpOptions};
+use crate::cluster::outcome::{Planned, Proof, UpOutcome, Verified};
+use crate::cluster::report::StatusReport;
+use crate::cluster::settings::Settings;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ray::Access;
 use crate::runtime::project::ByHand;

@@ -7,7 +7,8 @@ use jiff::Timestamp;
 
 use super::world::ObjectWorld;
 use crate::cluster::pods::short;
-use crate::cluster::{NodeReport, Settings, StatusReport};
+use crate::cluster::report::{NodeReport, StatusReport};
+use crate::cluster::settings::Settings;
 use crate::error::Result;
 use crate::name::Scope;
 use crate::provider::platform::Member;

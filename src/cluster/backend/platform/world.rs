@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::cluster::Settings;
 use crate::cluster::pods::Pods;
+use crate::cluster::settings::Settings;
 use crate::engine::{Cancel, Ledger, World};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::{Key, Tag};

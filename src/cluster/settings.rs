@@ -1,4 +1,4 @@
-//! The settings shared by all verbs, and the checks that refuse a spec before anything is changed.
+//! The settings shared by all verbs.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use crate::providers;
 use crate::render::Library;
 use crate::runtime::project;
 use crate::spec::{Loaded, Spec};
-use crate::state::{ClusterState, Item, ItemKind, Notes, Paths};
+use crate::state::Paths;
 
 /// The settings of a command, built by the command line and passed to every verb.
 #[derive(Debug, Clone)]
@@ -60,40 +60,8 @@ impl Settings {
     }
 }
 
-/// Refuses a spec from another file if a cluster of that name is running.
-pub(super) fn same_file(known: &ClusterState, path: Option<&str>) -> Result<()> {
-    let is_running = |item: &Item| item.kind == ItemKind::Project || matches!(item.notes, Notes::Platform(_));
-    let running = || known.items.values().any(is_running);
-    match (&known.spec_path, path) {
-        (Some(before), Some(now)) if before != now && running() => {
-            Err(Error::new(ErrorKind::Usage, format!("bring up the cluster {} from {now}", known.name))
-                .because(format!("a cluster of that name runs from another spec: {before}"))
-                .hint(format!(
-                    "give one of them another `name:`, or replace the running one: gpucl up {now} --new-spec"
-                )))
-        }
-        _ => Ok(()),
-    }
-}
-
 /// Refuses values for playbooks that these cannot use, before any host is reached.
 pub(super) fn settings_fit(settings: &Settings, loaded: &Loaded) -> Result<()> {
     let wrong = project::wrong_settings(&loaded.spec, &settings.library)?;
     if wrong.is_empty() { Ok(()) } else { Err(loaded.places.errors(wrong)) }
-}
-
-/// Refuses to change the provider or runtime of an existing cluster: the new one would not see what the old one made.
-pub(super) fn same_kind(known: &ClusterState, spec: &Spec) -> Result<()> {
-    let Some(before) = known.spec.as_ref().filter(|_| !known.items.is_empty()) else { return Ok(()) };
-    let of = |spec: &Spec| (spec.provider.name().to_owned(), spec.runtime.name());
-    if of(before) == of(spec) {
-        return Ok(());
-    }
-    let ((provider, runtime), (new_provider, new_runtime)) = (of(before), of(spec));
-    Err(Error::new(ErrorKind::Usage, format!("bring up the cluster {}", known.name))
-        .because(format!(
-            "it has the provider `{provider}` and the runtime `{runtime}`, but the spec says `{new_provider}` and \
-             `{new_runtime}`"
-        ))
-        .hint(format!("gpucl down -c {}   # then up again; or give the new one another `name:`", known.name)))
 }
