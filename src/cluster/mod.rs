@@ -1,18 +1,23 @@
 //! The verbs on a cluster: up, plan, render, stop, down, verify. Each is the same pipeline with another goal.
 
 mod backend;
+mod checks;
 mod connections;
+mod contract;
 mod down;
 mod errors;
 mod gc;
+mod hosts;
 pub mod lease;
 mod limits;
+mod local_files;
 mod machine;
 mod options;
 mod outcome;
 mod pages;
 mod pin;
 mod plan;
+mod platform;
 mod pod_host;
 mod pods;
 mod render;
@@ -24,11 +29,11 @@ mod up;
 mod verify;
 mod worker;
 
-pub use backend::HostConnector;
 pub use connections::{Remote, RemoteHost, connections, data_here};
 pub use down::down;
 pub(crate) use errors::{not_running, unknown};
 pub use gc::{Found, Gc, GcOptions, Standing};
+pub use hosts::HostConnector;
 pub use limits::secrets_of;
 pub use machine::{other_machine, refuse_other_machine};
 pub use options::{Approval, Ask, DownOptions, UpOptions};

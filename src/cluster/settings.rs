@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::engine::Cancel;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::event::Bus;
 use crate::name::{ClusterName, Owner, Scope};
 use crate::provider::{Context, Provider, UserEnvironment};

@@ -163,7 +163,7 @@ fn the_listed_words_are_exactly_those_sent() {
     let actions: Vec<&str> = names.split('"').skip(1).step_by(2).collect();
     assert!(actions.len() > 7, "{actions:?}");
     assert_eq!(listed("Actions are "), actions);
-    let status = read("src/cluster/status.rs") + &read("src/cluster/backend/hosts/status.rs");
+    let status = read("src/cluster/status.rs") + &read("src/cluster/hosts/status.rs");
     let set = status.split("report.phase = ").skip(1).map(|rest| rest.split(';').next().unwrap());
     let phases = set.collect::<String>() + "\"unreadable\"";
     let mut phases: Vec<&str> = phases.split('"').skip(1).step_by(2).collect();

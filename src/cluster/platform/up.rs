@@ -188,7 +188,7 @@ pub(super) async fn plan(settings: &Settings, loaded: &Loaded, known: Option<Sto
 }
 
 /// The objects of a spec as documents for another tool, without secrets.
-pub(in crate::cluster::backend) async fn manifest(settings: &Settings, loaded: &Loaded) -> Result<String> {
+pub(in crate::cluster) async fn manifest(settings: &Settings, loaded: &Loaded) -> Result<String> {
     let mut request = request(settings, loaded)?;
     let world = ObjectWorld::open(settings, &loaded.spec)?;
     completed(&world, &loaded.spec, &mut request).await?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::HostConnections;
 use super::world::{ProjectWorld, ProjectWorldConfig, Purpose};
-use crate::cluster::backend::local_files::LocalFiles;
+use crate::cluster::local_files::LocalFiles;
 use crate::cluster::settings::Settings;
 use crate::error::Result;
 use crate::runtime::project;

@@ -1,21 +1,14 @@
 //! Backends run a cluster's nodes; the kind of its provider selects one.
 
-mod checks;
-mod contract;
-mod hosts;
-mod local_files;
-mod platform;
+use super::contract::Backend;
 
-use contract::Backend;
-pub use hosts::HostConnector;
-
+use super::hosts::Hosts;
+use super::platform::{self, OnPlatform};
 use crate::cluster::settings::Settings;
 use crate::error::Result;
 use crate::provider::ProviderKind;
 use crate::providers;
 use crate::spec::{Loaded, Spec};
-use hosts::Hosts;
-use platform::OnPlatform;
 
 /// Returns the backend for a spec's provider.
 ///

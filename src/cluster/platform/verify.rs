@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::goal;
 use super::preparation::{self, Prepared};
 use super::world::ObjectWorld;
-use crate::cluster::backend::checks::Checks;
+use crate::cluster::checks::Checks;
 use crate::cluster::outcome::Verified;
 use crate::cluster::pod_host::PodHost;
 use crate::cluster::pods::{Bridge, DASHBOARD_PORT, Far, Pods, short};

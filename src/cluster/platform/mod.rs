@@ -1,50 +1,36 @@
-//! The backend for clusters on hosts: one project per host, in either runtime, on this machine or by SSH.
+//! The backend for clusters on platforms: a few objects, which the platform turns into nodes.
 
-mod acquire;
-mod affected_paths;
-mod capacity;
-mod connector;
+mod consent;
 mod down;
-mod effects;
-mod expected;
-mod files;
 mod goal;
-mod images;
-mod observe;
-mod open;
-mod outside;
-mod promise;
+mod preparation;
 mod status;
-#[cfg(test)]
-mod tests;
 mod up;
 mod verify;
-mod worker;
 mod world;
 
 use std::path::Path;
 
 use async_trait::async_trait;
 
-use connector::HostConnections;
-pub use connector::HostConnector;
-
-use super::contract::Backend;
+use crate::cluster::contract::Backend;
 use crate::cluster::options::{DownOptions, UpOptions};
 use crate::cluster::outcome::{Planned, Proof, UpOutcome, Verified};
 use crate::cluster::report::StatusReport;
 use crate::cluster::settings::Settings;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::ray::Access;
 use crate::runtime::project::ByHand;
 use crate::spec::{Loaded, NodeSpec, Spec};
 use crate::state::{ClusterState, Store};
 
-/// The backend that runs nodes on hosts.
-pub(super) struct Hosts;
+pub(super) use up::manifest;
+
+/// The backend that lets a platform run the nodes.
+pub(super) struct OnPlatform;
 
 #[async_trait(?Send)]
-impl Backend for Hosts {
+impl Backend for OnPlatform {
     async fn up(
         &self,
         settings: &Settings,
@@ -64,26 +50,28 @@ impl Backend for Hosts {
     }
 
     async fn stop(&self, settings: &Settings, spec: &Spec, store: Store) -> Result<Vec<String>> {
-        down::stop(settings, spec, store).await
+        up::stop(settings, spec, store).await
     }
 
     async fn by_hand(
         &self,
-        settings: &Settings,
+        _settings: &Settings,
         spec: &Spec,
-        store: Store,
-        worker: &NodeSpec,
+        _store: Store,
+        _worker: &NodeSpec,
         by_hand: ByHand,
     ) -> Result<()> {
-        worker::by_hand(settings, spec, store, worker, by_hand).await
+        Err(Error::new(ErrorKind::Unsupported, format!("{} of {}", by_hand.name(), spec.name))
+            .because("the platform decides which workers run"))
     }
 
-    async fn down(&self, settings: &Settings, spec: &Spec, store: Store, options: DownOptions) -> Result<Proof> {
-        down::down(settings, spec, store, options).await
+    async fn down(&self, settings: &Settings, spec: &Spec, store: Store, _options: DownOptions) -> Result<Proof> {
+        down::down(settings, spec, store).await
     }
 
-    async fn leaves_traces(&self, settings: &Settings, spec: &Spec, store: &Store) -> bool {
-        down::leaves_traces(settings, spec, store).await
+    async fn leaves_traces(&self, _settings: &Settings, _spec: &Spec, _store: &Store) -> bool {
+        // Its objects are its resources.
+        false
     }
 
     fn report(&self, state: &ClusterState, report: StatusReport) -> StatusReport {
@@ -101,6 +89,6 @@ impl Backend for Hosts {
     }
 
     fn access(&self, state: &ClusterState, folder: &Path) -> Option<Access> {
-        status::access_of(state, folder)
+        status::access(state, folder)
     }
 }

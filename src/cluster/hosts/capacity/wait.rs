@@ -21,7 +21,7 @@ use crate::util::human;
 const REPORT_EVERY: Duration = Duration::from_secs(300);
 
 /// Timeout and poll interval of a capacity wait, and its progress.
-pub(in crate::cluster::backend::hosts) struct CapacityWait {
+pub(in crate::cluster::hosts) struct CapacityWait {
     policy: Policy,
     /// The end of the wait, for display.
     end: Timestamp,
@@ -65,7 +65,7 @@ enum Stop {
 
 /// The result of one poll of a capacity wait.
 #[derive(Debug)]
-pub(in crate::cluster::backend::hosts) enum Next {
+pub(in crate::cluster::hosts) enum Next {
     /// A choice is available and may be requested. Carries the last refusal.
     Ask(Error),
     /// There is still no capacity.
@@ -74,7 +74,7 @@ pub(in crate::cluster::backend::hosts) enum Next {
 
 impl CapacityWait {
     /// Creates a wait with the timeout of the command, or else of the spec.
-    pub(in crate::cluster::backend::hosts) fn new(
+    pub(in crate::cluster::hosts) fn new(
         asked: Option<Duration>,
         spec: Option<&Capacity>,
         poll: Duration,
@@ -162,7 +162,7 @@ impl CapacityWait {
     }
 
     /// The number of queries to the provider so far.
-    pub(in crate::cluster::backend::hosts) fn checks(&self) -> u64 {
+    pub(in crate::cluster::hosts) fn checks(&self) -> u64 {
         self.checks.load(Ordering::Relaxed)
     }
 
@@ -182,7 +182,7 @@ impl CapacityWait {
     ///
     /// # Errors
     /// The refusal itself, without a wait or after its timeout; a permanent error of `choose`; Ctrl-C.
-    pub(in crate::cluster::backend::hosts) async fn next(
+    pub(in crate::cluster::hosts) async fn next(
         &self,
         what: &str,
         refused: Error,

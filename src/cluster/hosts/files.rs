@@ -5,7 +5,7 @@ use std::io::{Read as _, Seek as _};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::cluster::backend::local_files::LocalFiles;
+use crate::cluster::local_files::LocalFiles;
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::event::{Bus, EventKind};
 use crate::host::{ExecEnd, Host};

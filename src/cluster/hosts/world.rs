@@ -10,7 +10,7 @@ use super::connector::HostConnector;
 use super::expected::{LOOPBACK, Survey, address_of, taken};
 use super::goal::no_place;
 use super::observe::has_facts;
-use crate::cluster::backend::local_files::LocalFiles;
+use crate::cluster::local_files::LocalFiles;
 use crate::engine::{Cancel, Ledger, World};
 use crate::error::{Error, ErrorKind, Result, Status};
 use crate::event::Bus;

@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::decide::{AfterRun, Run, Tried};
 use super::replan::CapacityReplan;
 use super::wait::CapacityWait;
-use crate::cluster::backend::hosts::acquire::Found;
-use crate::cluster::backend::hosts::world::ProjectWorld;
+use crate::cluster::hosts::acquire::Found;
+use crate::cluster::hosts::world::ProjectWorld;
 use crate::engine::{Executed, Pipeline, Planned, World as _};
 use crate::error::{Error, ErrorKind, LeftBehind, Result};
 use crate::name::Key;
@@ -19,7 +19,7 @@ use crate::state::ClusterState;
 const LAST_MOMENT: Duration = Duration::from_millis(500);
 
 /// Carries out the plan, and replans as long as [`super::decide`] says so. Returns the number of operations.
-pub(in crate::cluster::backend::hosts) async fn carry_to(
+pub(in crate::cluster::hosts) async fn carry_to(
     pipeline: &Pipeline<'_>,
     replan: &CapacityReplan<'_>,
     loaded: &Loaded,

@@ -12,7 +12,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::{Value, json};
 
-use crate::cluster::backend::local_files;
+use crate::cluster::local_files;
 use crate::error::{Doing as _, ErrorKind, Result};
 use crate::event::Bus;
 use crate::host::{ExecEnd, Host, Stream};

@@ -4,16 +4,16 @@ use async_trait::async_trait;
 
 use super::decide::AfterRefusal;
 use super::wait::{CapacityWait, Next};
-use crate::cluster::backend::hosts::acquire::Found;
-use crate::cluster::backend::hosts::world::ProjectWorld;
+use crate::cluster::hosts::acquire::Found;
+use crate::cluster::hosts::world::ProjectWorld;
 use crate::engine::{Ledger, Replan};
 use crate::error::{Error, ErrorKind, Result};
 use crate::provider::ResourceRequest;
 
 /// A world and its capacity wait.
-pub(in crate::cluster::backend::hosts) struct CapacityReplan<'a> {
-    pub(in crate::cluster::backend::hosts) world: &'a ProjectWorld,
-    pub(in crate::cluster::backend::hosts) wait: CapacityWait,
+pub(in crate::cluster::hosts) struct CapacityReplan<'a> {
+    pub(in crate::cluster::hosts) world: &'a ProjectWorld,
+    pub(in crate::cluster::hosts) wait: CapacityWait,
 }
 
 #[async_trait]
@@ -34,7 +34,7 @@ impl Replan for CapacityReplan<'_> {
 
 impl CapacityReplan<'_> {
     /// Resolves the spec at the provider; while capacity is lacking, retries until the capacity wait ends.
-    pub(in crate::cluster::backend::hosts) async fn resolve(&self) -> Result<Found> {
+    pub(in crate::cluster::hosts) async fn resolve(&self) -> Result<Found> {
         match self.world.resolve().await {
             Err(error) if error.kind() == ErrorKind::Capacity => self.resolve_again(error).await,
             done => done,

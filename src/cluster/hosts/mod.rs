@@ -1,36 +1,50 @@
-//! The backend for clusters on platforms: a few objects, which the platform turns into nodes.
+//! The backend for clusters on hosts: one project per host, in either runtime, on this machine or by SSH.
 
-mod consent;
+mod acquire;
+mod affected_paths;
+mod capacity;
+mod connector;
 mod down;
+mod effects;
+mod expected;
+mod files;
 mod goal;
-mod preparation;
+mod images;
+mod observe;
+mod open;
+mod outside;
+mod promise;
 mod status;
+#[cfg(test)]
+mod tests;
 mod up;
 mod verify;
+mod worker;
 mod world;
 
 use std::path::Path;
 
 use async_trait::async_trait;
 
-use super::contract::Backend;
+use connector::HostConnections;
+pub use connector::HostConnector;
+
+use crate::cluster::contract::Backend;
 use crate::cluster::options::{DownOptions, UpOptions};
 use crate::cluster::outcome::{Planned, Proof, UpOutcome, Verified};
 use crate::cluster::report::StatusReport;
 use crate::cluster::settings::Settings;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::ray::Access;
 use crate::runtime::project::ByHand;
 use crate::spec::{Loaded, NodeSpec, Spec};
 use crate::state::{ClusterState, Store};
 
-pub(super) use up::manifest;
-
-/// The backend that lets a platform run the nodes.
-pub(super) struct OnPlatform;
+/// The backend that runs nodes on hosts.
+pub(super) struct Hosts;
 
 #[async_trait(?Send)]
-impl Backend for OnPlatform {
+impl Backend for Hosts {
     async fn up(
         &self,
         settings: &Settings,
@@ -50,28 +64,26 @@ impl Backend for OnPlatform {
     }
 
     async fn stop(&self, settings: &Settings, spec: &Spec, store: Store) -> Result<Vec<String>> {
-        up::stop(settings, spec, store).await
+        down::stop(settings, spec, store).await
     }
 
     async fn by_hand(
         &self,
-        _settings: &Settings,
+        settings: &Settings,
         spec: &Spec,
-        _store: Store,
-        _worker: &NodeSpec,
+        store: Store,
+        worker: &NodeSpec,
         by_hand: ByHand,
     ) -> Result<()> {
-        Err(Error::new(ErrorKind::Unsupported, format!("{} of {}", by_hand.name(), spec.name))
-            .because("the platform decides which workers run"))
+        worker::by_hand(settings, spec, store, worker, by_hand).await
     }
 
-    async fn down(&self, settings: &Settings, spec: &Spec, store: Store, _options: DownOptions) -> Result<Proof> {
-        down::down(settings, spec, store).await
+    async fn down(&self, settings: &Settings, spec: &Spec, store: Store, options: DownOptions) -> Result<Proof> {
+        down::down(settings, spec, store, options).await
     }
 
-    async fn leaves_traces(&self, _settings: &Settings, _spec: &Spec, _store: &Store) -> bool {
-        // Its objects are its resources.
-        false
+    async fn leaves_traces(&self, settings: &Settings, spec: &Spec, store: &Store) -> bool {
+        down::leaves_traces(settings, spec, store).await
     }
 
     fn report(&self, state: &ClusterState, report: StatusReport) -> StatusReport {
@@ -89,6 +101,6 @@ impl Backend for OnPlatform {
     }
 
     fn access(&self, state: &ClusterState, folder: &Path) -> Option<Access> {
-        status::access(state, folder)
+        status::access_of(state, folder)
     }
 }

@@ -6,7 +6,7 @@ use super::expected::project_of;
 use super::open::open_world;
 use super::outside;
 use super::world::{ProjectWorld, Purpose};
-use crate::cluster::backend::checks::Checks;
+use crate::cluster::checks::Checks;
 use crate::cluster::outcome::Verified;
 use crate::cluster::settings::Settings;
 use crate::engine::{Ledger, World as _};

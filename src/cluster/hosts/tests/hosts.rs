@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::time::Instant;
 
-use crate::cluster::backend::hosts::HostConnector;
+use crate::cluster::hosts::HostConnector;
 use crate::error::{Error, ErrorKind, Result};
 use crate::host::{ExecEnd, Host, OnLine, Stream};
 use crate::name::Key;
