@@ -1,12 +1,18 @@
 //! `down`: removes everything of a cluster, and proves that nothing is left.
 
-use super::backend;
+use jiff::Timestamp;
+
 use super::errors::unknown;
 use super::machine::refuse_other_machine;
-use crate::agent::ScheduledUp;
-use crate::cluster::options::DownOptions;
-use crate::cluster::outcome::Proof;
-use crate::cluster::settings::Settings;
+use super::open::open;
+use super::options::DownOptions;
+use super::outcome::Proof;
+use super::settings::Settings;
+use super::substrate::{Look, Opening};
+use super::up::pipeline;
+use crate::agent::deadline::lift;
+use crate::agent::{Ended, ScheduledUp};
+use crate::engine::Ledger;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::ClusterName;
 use crate::provider::Runtime;
@@ -35,7 +41,40 @@ pub async fn down(settings: &Settings, name: &ClusterName, options: DownOptions)
         }
         None => lost_state(settings, name, older.flatten()).await?,
     };
-    backend::of(&spec)?.down(settings, &spec, store, options).await
+    let proof = remove(settings, &spec, store, options).await?;
+    let _ = fs_err::remove_dir(settings.paths.clusters());
+    let _ = fs_err::remove_dir(&settings.paths.runtime);
+    Ok(proof)
+}
+
+/// Leaves everything as it was found, and removes the cluster's state.
+async fn remove(settings: &Settings, spec: &Spec, store: Store, options: DownOptions) -> Result<Proof> {
+    let mut substrate = open(&Opening::of(settings, spec, &store, Look::Stages))?;
+    substrate.to_remove(options);
+    let ledger = Ledger::new(store);
+    let known = ledger.state();
+    let first = match pipeline(substrate.as_ref(), &ledger, settings).remove_all().await {
+        Ok(first) => first,
+        Err(error) => {
+            let _ = ledger.compact();
+            return Err(error.hint(format!("gpucl down -c {}   # goes on from here", spec.name)));
+        }
+    };
+    // What was removed from hosts was reported at that moment.
+    let resources = first.observed.resources.iter();
+    let removed = resources.map(|found| format!("{} {} ({})", found.kind.0, found.key, found.id)).collect();
+    let mut proof = Proof { removed, ..Proof::default() };
+    substrate.prove_gone(&first, &known, options, &mut proof).await?;
+    proof.seen.push(Proof::at_provider(spec.provider.name()));
+    drop(substrate);
+    let store = ledger
+        .into_store()
+        .ok_or_else(|| Error::new(ErrorKind::Internal, "close the journal").because("it is still in use"))?;
+    proof.spending = store.state().spending(Timestamp::now());
+    lift(store.folder()).await?;
+    Ended::forget(&settings.paths, &spec.name);
+    store.remove()?;
+    Ok(proof)
 }
 
 /// Rebuilds a spec when the state is lost: finds what carries our tag at every provider that opens without settings,
@@ -62,7 +101,7 @@ async fn lost_state(settings: &Settings, name: &ClusterName, older: Option<Spec>
         // The runtime is unknown too, but each leaves different traces on a host.
         for runtime in capability.runtimes {
             let candidate = Spec { runtime: *runtime, ..spec.clone() };
-            if backend::of(&candidate)?.leaves_traces(settings, &candidate, &store).await {
+            if leaves_traces(settings, &candidate, &store).await {
                 spec = candidate;
                 break;
             }
@@ -73,6 +112,12 @@ async fn lost_state(settings: &Settings, name: &ClusterName, older: Option<Spec>
         spec.provider.name()
     ));
     Ok((store, spec))
+}
+
+/// Whether a host has traces of a cluster in this spec's runtime.
+async fn leaves_traces(settings: &Settings, spec: &Spec, store: &Store) -> bool {
+    let Ok(substrate) = open(&Opening::of(settings, spec, store, Look::Stages)) else { return false };
+    substrate.observe(store.state()).await.is_ok_and(|observed| !observed.projects.is_empty())
 }
 
 /// A minimal spec: the name, the provider and the runtime.

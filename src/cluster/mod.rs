@@ -1,9 +1,8 @@
 //! The verbs on a cluster: up, plan, render, stop, down, verify. Each is the same pipeline with another goal.
 
-mod backend;
+mod access;
 mod checks;
 mod connections;
-mod contract;
 mod down;
 mod errors;
 mod gc;
@@ -12,6 +11,7 @@ pub mod lease;
 mod limits;
 mod local_files;
 mod machine;
+mod open;
 mod options;
 mod outcome;
 mod pages;
@@ -25,10 +25,12 @@ mod report;
 mod settings;
 mod status;
 mod stop;
+mod substrate;
 mod up;
 mod verify;
 mod worker;
 
+pub use access::access;
 pub use connections::{Remote, RemoteHost, connections, data_here};
 pub use down::down;
 pub(crate) use errors::{not_running, unknown};
@@ -47,5 +49,5 @@ pub use settings::Settings;
 pub use status::{inspect, list, local_hosts, node_logs, status};
 pub use stop::stop;
 pub use up::up;
-pub use verify::{access, verify};
+pub use verify::verify;
 pub use worker::{by_hand, named};

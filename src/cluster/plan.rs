@@ -1,21 +1,72 @@
 //! `plan`: what `up` would do. Read-only.
 
-use super::backend;
-use super::machine::refuse_other_machine;
-use super::pin::{Pins, pinned};
-use crate::cluster::outcome::Planned;
-use crate::cluster::settings::Settings;
-use crate::error::Result;
-use crate::spec::Loaded;
-use crate::state::Store;
+use jiff::Timestamp;
 
-/// Works out what `up` would do with this spec. Unless `may_look_up`, no server is asked for the commits of repositories.
+use super::limits::About;
+use super::machine::refuse_other_machine;
+use super::open::open;
+use super::options::UpOptions;
+use super::outcome::Planned;
+use super::pin::{Pins, pinned};
+use super::settings::Settings;
+use super::substrate::{Look, Opening, Remark};
+use super::up::remarks_on_spec;
+use crate::error::{Doing as _, ErrorKind, Result};
+use crate::plan::reconcile;
+use crate::spec::{Loaded, Spec};
+use crate::state::{ClusterState, Store};
+use crate::util::human;
+
+/// Works out what `up` would do with this spec. Writes nothing but temporary connection files. Unless `may_look_up`, no
+/// server is asked for the commits of repositories.
 pub async fn plan(settings: &Settings, loaded: &Loaded, may_look_up: bool) -> Result<Planned> {
+    let name = &loaded.spec.name;
     let pins = if may_look_up { Pins::Keep } else { Pins::Known };
-    let store = Store::open(&settings.paths, &loaded.spec.name)?;
-    if let Some(store) = &store {
-        refuse_other_machine(&settings.paths, store.state(), "plan")?;
+    let known = match Store::open(&settings.paths, name)? {
+        Some(store) => {
+            refuse_other_machine(&settings.paths, store.state(), "plan")?;
+            store.state().clone()
+        }
+        None => ClusterState::new(&settings.scope(name), Timestamp::now()),
+    };
+    let loaded = &pinned(loaded, known.spec.as_ref(), pins).await?;
+    let spec = &loaded.spec;
+    let folder =
+        tempfile::tempdir().doing(ErrorKind::State, || "make a folder for the connections to the hosts".to_owned())?;
+    // Credentials are part of the digest: use the cluster's own if it has some.
+    let own = settings.paths.cluster(name);
+    let mut substrate = open(&Opening {
+        settings,
+        spec,
+        loaded: Some(loaded),
+        up: None,
+        known: &known,
+        connections: folder.path(),
+        credentials: if own.is_dir() { &own } else { folder.path() },
+        look: Look::Stages,
+    })?;
+    let resolution = substrate.resolve(None).await?;
+    let observed = substrate.observe(&known).await?;
+    let goal = substrate.goal(loaded, &resolution.offers, &known, &observed).await?;
+    let about = About { settings, loaded, options: &UpOptions::default(), known: &known };
+    about.check(&goal, resolution.start.as_ref().map(|start| start.at))?;
+    let plan = reconcile(&goal, &known, &observed).plan;
+    let mut notes = resolution.notes;
+    if let Some(start) = resolution.start {
+        notes.push(format!("{} begins at {}; `up` waits for it", start.what, human::local(start.at)));
     }
-    let loaded = pinned(loaded, store.as_ref().and_then(|store| store.state().spec.as_ref()), pins).await?;
-    backend::of(&loaded.spec)?.plan(settings, &loaded, store).await
+    let remarks = substrate.remarks(&known, &plan).await?.into_iter().chain(remarks_on_spec(spec));
+    notes.extend(remarks.map(Remark::into_text));
+    notes.extend(what_is_lost(spec, resolution.end.or_else(|| known.ends())));
+    Ok(Planned { affected_paths: substrate.affected_paths(&known, &plan)?, plan, notes })
+}
+
+/// A note on when data on the hosts' disks is lost, unless there is an external store.
+fn what_is_lost(spec: &Spec, end: Option<Timestamp>) -> Option<String> {
+    let has_store = spec.services.as_ref().is_some_and(|services| services.has_external_store());
+    let end = end.filter(|_| !has_store)?;
+    Some(format!(
+        "what is on the hosts' disks is lost at {}; `services.object_store.external` keeps results outside the cluster",
+        human::local(end)
+    ))
 }

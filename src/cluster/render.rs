@@ -5,18 +5,21 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use super::settings::settings_fit;
-use crate::cluster::settings::Settings;
+use super::hosts::{Addresses, Layout, playbooks_fit};
+use super::open::kind_of;
+use super::platform;
+use super::settings::Settings;
+use super::substrate::{Look, Opening};
 use crate::error::{Doing as _, ErrorKind, Result};
 use crate::host::LocalHost;
 use crate::name::Key;
 use crate::plan::{Machine, desired};
 use crate::playbook::{self, Facts, GpuFact, RunAs, Vendor};
-use crate::provider::{HostPlace, HostRequest, Site};
+use crate::provider::{HostPlace, HostRequest, ProviderKind, Site};
 use crate::runtime::compose;
-use crate::runtime::project::{self, DeployRequest, HostFolders, HostInput, Others, PrepareRequest};
+use crate::runtime::project::{self, HostFolders, HostInput};
 use crate::secret::{Secrets, ray_token_path};
-use crate::spec::{Loaded, NodeSpec, Per, Spec};
+use crate::spec::{Loaded, Per, Spec};
 use crate::state::{ClusterState, Store};
 
 const README: &str = "\
@@ -135,12 +138,6 @@ fn address_of(entry: &Value) -> String {
     text("private_address").or_else(|| text("node")).unwrap_or_else(|| "HOST_ADDRESS".to_owned())
 }
 
-fn nodes_on(loaded: &Loaded, hosts: &[HostInput]) -> Result<Vec<NodeSpec>> {
-    let machine = |host: &HostInput| (host.key.clone(), Machine::of(&host.facts, loaded.spec.runtime));
-    let machines: Vec<(Key, Machine)> = hosts.iter().map(machine).collect();
-    desired(&loaded.spec, &machines).map_err(|(path, sentence)| loaded.places.error(&path, sentence))
-}
-
 fn known_of(settings: &Settings, spec: &Spec) -> Result<ClusterState> {
     let scope = settings.scope(&spec.name);
     Ok(Store::open(&settings.paths, &spec.name)?
@@ -149,52 +146,52 @@ fn known_of(settings: &Settings, spec: &Spec) -> Result<ClusterState> {
 
 /// Renders all files that `up` would deliver for this spec.
 pub async fn render(settings: &Settings, loaded: &Loaded) -> Result<Vec<RenderedFile>> {
-    if let Some(text) = super::backend::manifest(settings, loaded).await? {
+    let spec = &loaded.spec;
+    let known = known_of(settings, spec)?;
+    if kind_of(spec)? == ProviderKind::Platform {
+        let folder = settings.paths.cluster(&spec.name);
+        let opening = Opening {
+            settings,
+            spec,
+            loaded: Some(loaded),
+            up: None,
+            known: &known,
+            connections: &folder,
+            credentials: &folder,
+            look: Look::Running,
+        };
+        let text = platform::manifest(&opening).await?;
         return Ok(vec![RenderedFile { path: "cluster.yaml".into(), bytes: text.into() }]);
     }
-    settings_fit(settings, loaded)?;
-    let spec = &loaded.spec;
-    let scope = settings.scope(&spec.name);
-    let known = known_of(settings, spec)?;
-    let hosts = hosts_now(settings, spec, &known).await?;
-    let nodes = nodes_on(loaded, &hosts)?;
-    let pages = known.pages().cloned().unwrap_or_default();
-    let runtime = project::of(spec.runtime);
+    playbooks_fit(settings, loaded)?;
     // People read, send and paste rendered files, so that even existing keys are left out.
     let secrets = match spec.external_store() {
         Some(_) => Secrets::placeholders_with_external(),
         None => Secrets::placeholders(),
     };
-    let deployments = runtime.deployments(&DeployRequest {
-        spec,
+    let scope = settings.scope(&spec.name);
+    let layout = Layout {
         scope: &scope,
-        nodes: &nodes,
-        hosts: &hosts,
-        pages: &pages,
-        secrets: &secrets,
+        spec,
         library: &settings.library,
-    })?;
+        secrets: Ok(&secrets),
+        files: Some(Vec::new()),
+        // One file per stage, as for existing hosts, whose preparation knows the addresses of the others.
+        addresses: Addresses::BeforePreparation,
+        hosts: hosts_now(settings, spec, &known).await?,
+    };
+    let nodes = layout.nodes_with(&[]).map_err(|(path, sentence)| loaded.places.error(&path, sentence))?;
+    let deployments = layout.deployments(&nodes, &known.pages().cloned().unwrap_or_default())?;
     let mut files = vec![RenderedFile { path: "README.txt".into(), bytes: README.into() }];
     let mut put = |path: String, bytes: Vec<u8>| files.push(RenderedFile { path: path.into(), bytes });
-    if hosts.iter().all(|host| !host.folders.claim.is_empty()) {
-        let plan = super::plan(settings, loaded, false).await?.plan;
+    if layout.hosts.iter().all(|host| !host.folders.claim.is_empty()) {
+        let plan = super::plan::plan(settings, loaded, false).await?.plan;
         let plan = if plan.is_empty() { "nothing to change\n".to_owned() } else { plan.to_string() };
         put("plan.txt".to_owned(), plan.into());
     }
-    for (host, deployment) in hosts.iter().zip(&deployments) {
+    for (host, deployment) in layout.hosts.iter().zip(&deployments) {
         let folder = host.key.display_name();
-        // One file per stage, as for existing hosts, whose preparation knows the addresses of the others.
-        let others = if hosts.len() < 2 { Others::None } else { Others::Known };
-        let library = &settings.library;
-        let prepare = runtime.preparation(&PrepareRequest {
-            spec,
-            nodes: &nodes,
-            hosts: &hosts,
-            others,
-            host,
-            library,
-            files: &[],
-        })?;
+        let prepare = layout.preparation(&host.key, &nodes)?;
         let home = &host.folders.home;
         put(format!("{folder}/prepare.sh"), playbook::program_text(home, &prepare)?.into());
         put(format!("{folder}/deploy.sh"), playbook::program_text(home, &deployment.stage)?.into());
@@ -212,7 +209,9 @@ pub fn ray_cluster_yaml(settings: &Settings, loaded: &Loaded) -> Result<Vec<Rend
     let scope = settings.scope(&spec.name);
     let known = known_of(settings, spec)?;
     let hosts = hosts(spec, &scope, &known);
-    let nodes = nodes_on(loaded, &hosts)?;
+    let machine = |host: &HostInput| (host.key.clone(), Machine::of(&host.facts, spec.runtime));
+    let machines: Vec<(Key, Machine)> = hosts.iter().map(machine).collect();
+    let nodes = desired(spec, &machines).map_err(|(path, sentence)| loaded.places.error(&path, sentence))?;
     let text = |key: &str| spec.hosts.first().and_then(|entry| entry.get(key)).and_then(Value::as_str);
     let addresses: Vec<String> = spec.hosts.iter().map(address_of).collect();
     let mut auth = json!({"ssh_user": text("user").unwrap_or("ubuntu")});

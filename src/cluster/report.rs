@@ -10,6 +10,9 @@ use crate::name::ClusterName;
 use crate::state::{ClusterState, Spending};
 use crate::util::human;
 
+/// Why a worker that was stopped by hand does not run.
+pub(super) const BY_HAND: &str = "it was stopped by hand";
+
 /// The exit code of a process that was ended by SIGKILL.
 const KILLED: i32 = 137;
 

@@ -9,8 +9,7 @@ use crate::name::{ClusterName, Owner, Scope};
 use crate::provider::{Context, Provider, UserEnvironment};
 use crate::providers;
 use crate::render::Library;
-use crate::runtime::project;
-use crate::spec::{Loaded, Spec};
+use crate::spec::Spec;
 use crate::state::Paths;
 
 /// The settings of a command, built by the command line and passed to every verb.
@@ -58,10 +57,4 @@ impl Settings {
     pub fn provider(&self, spec: &Spec) -> Result<Box<dyn Provider>> {
         providers::find(spec.provider.name())?.open(&spec.provider.settings(), &self.context())
     }
-}
-
-/// Refuses values for playbooks that these cannot use, before any host is reached.
-pub(super) fn settings_fit(settings: &Settings, loaded: &Loaded) -> Result<()> {
-    let wrong = project::wrong_settings(&loaded.spec, &settings.library)?;
-    if wrong.is_empty() { Ok(()) } else { Err(loaded.places.errors(wrong)) }
 }

@@ -5,16 +5,18 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
-use super::backend;
 use super::machine::other_machine;
+use super::open::open;
+use super::report::{BY_HAND, Known, LimitsReport, NodeReport, StatusReport};
+use super::settings::Settings;
+use super::substrate::{Look, Opening};
 use crate::agent::ScheduledUp;
 use crate::agent::deadline::{Limits, Watcher};
-use crate::cluster::report::{Known, LimitsReport, StatusReport};
-use crate::cluster::settings::Settings;
 use crate::error::Result;
 use crate::host::LocalHost;
 use crate::name::{ClusterName, Key};
 use crate::provider::HostPlace;
+use crate::spec::NodeSpec;
 use crate::state::{ClusterState, ItemKind, Paths, Store};
 
 /// Reports on one cluster from its state alone; `None` if it has none.
@@ -31,7 +33,10 @@ pub async fn inspect(settings: &Settings, name: &ClusterName) -> Result<Option<K
     let state = store.state().clone();
     let report = report(&settings.paths, &state);
     let report = match &state.spec {
-        Some(spec) if report.machine.is_none() => backend::of(spec)?.inspect(settings, spec, &store, report).await?,
+        Some(spec) if report.machine.is_none() => {
+            let substrate = open(&Opening::of(settings, spec, &store, Look::Running))?;
+            substrate.inspect(&state, report).await?
+        }
         _ => report,
     };
     Ok(Some(Known { report, state }))
@@ -98,8 +103,9 @@ fn report(paths: &Paths, state: &ClusterState) -> StatusReport {
         report.phase = "away";
         return report;
     }
-    let backend = state.spec.as_ref().and_then(|spec| backend::of(spec).ok());
-    let mut report = backend.map_or(report.clone(), |backend| backend.report(state, report));
+    report.phase = phase(state);
+    report.ready_since = state.ready_since.filter(|_| report.phase == "ready");
+    report.nodes = state.started_nodes().iter().map(|node| unseen(state, node)).collect();
     if let Some(scheduled_up) = ScheduledUp::of(&paths.cluster(&state.name)) {
         report.brought_up_by = scheduled_up.identity().map(|identity| identity.pid);
         if scheduled_up.at > jiff::Timestamp::now() {
@@ -108,6 +114,43 @@ fn report(paths: &Paths, state: &ClusterState) -> StatusReport {
         }
     }
     report
+}
+
+/// The phase of a cluster as its state has it.
+fn phase(state: &ClusterState) -> &'static str {
+    let projects = state.projects().map(|(_, project)| project.stopped);
+    let mut stopped = projects.chain(state.platform().map(|platform| platform.stopped)).peekable();
+    let runs_something = stopped.peek().is_some();
+    if runs_something && stopped.all(|stopped| stopped) {
+        "stopped"
+    } else if state.ready_since.is_some() {
+        "ready"
+    } else if !runs_something && state.items.is_empty() {
+        "stopped"
+    } else {
+        "unfinished"
+    }
+}
+
+/// A node as the state has it.
+fn unseen(state: &ClusterState, node: &NodeSpec) -> NodeReport {
+    let stopped = state.projects().any(|(_, project)| project.stopped && project.nodes.contains(node));
+    let by_hand = state.stopped_by_hand().contains(&node.key);
+    NodeReport {
+        name: node.key.display_name(),
+        group: node.group().map(str::to_owned),
+        host: node.host.display_name(),
+        running: !stopped && !by_hand,
+        stopped_by_hand: by_hand,
+        pid: None,
+        age_seconds: None,
+        ended: match (stopped, by_hand) {
+            (true, _) => Some("it was stopped".to_owned()),
+            (false, true) => Some(BY_HAND.to_owned()),
+            (false, false) => None,
+        },
+        last_end: None,
+    }
 }
 
 /// The log files of a cluster's nodes and supervisor on this machine, by name.

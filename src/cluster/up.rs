@@ -1,14 +1,42 @@
 //! `up`: from nothing, or from whatever exists, to a verified cluster.
 
-use super::backend;
-use super::machine::refuse_other_machine;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::access::access_of;
+use super::errors::{again, go_on};
+use super::limits::About;
+use super::machine::{self, refuse_other_machine};
+use super::open::open;
+use super::options::UpOptions;
+use super::outcome::{UpOutcome, UpReport, Verified};
 use super::pin::{Pins, pinned};
-use crate::cluster::options::UpOptions;
-use crate::cluster::outcome::UpOutcome;
-use crate::cluster::settings::Settings;
+use super::settings::Settings;
+use super::substrate::{Look, Opening, Remark, Resolution, Substrate};
+use crate::agent::ScheduledUp;
+use crate::engine::{Ledger, Pipeline};
 use crate::error::{Error, ErrorKind, Result};
+use crate::event::Endpoint;
+use crate::plan::{Goal, Observed, Price, reconcile};
+use crate::provider::Start;
+use crate::ray::Access;
 use crate::spec::{Loaded, Spec};
-use crate::state::{ClusterState, Item, ItemKind, Lock, Notes, Store};
+use crate::state::{ClusterState, Item, ItemKind, Lock, Notes, Record, Store};
+use crate::util::human;
+
+/// How long `up` shows the result of a check that is slow again, while nothing was restarted; `verify` never does.
+const RECENT: Duration = Duration::from_secs(600);
+
+/// Hosts that start within this time are waited for right away: handing the wait to an agent takes longer.
+const SOON: SignedDuration = SignedDuration::from_secs(10);
+
+/// What was found before anything permanent is written.
+#[expect(clippy::large_enum_variant, reason = "it is made once, and taken apart at once")]
+enum Preliminary {
+    Later(Start),
+    Now(Resolution, Observed, Goal),
+}
 
 /// Brings a cluster to what its spec says, and verifies it.
 pub async fn up(settings: &Settings, loaded: &Loaded, options: &UpOptions) -> Result<UpOutcome> {
@@ -23,8 +51,137 @@ pub async fn up(settings: &Settings, loaded: &Loaded, options: &UpOptions) -> Re
         }
     }
     let pins = if options.update_files { Pins::Update } else { Pins::Keep };
-    let loaded = pinned(loaded, known.as_ref().and_then(|known| known.state().spec.as_ref()), pins).await?;
-    backend::of(&loaded.spec)?.up(settings, &loaded, options, known).await
+    let loaded = &pinned(loaded, known.as_ref().and_then(|known| known.state().spec.as_ref()), pins).await?;
+    let is_new = known.is_none();
+    let store = match known {
+        Some(store) => store,
+        None => Store::create(&settings.paths, &settings.scope(name), Timestamp::now())?,
+    };
+    let (before, ledger) = (store.state().clone(), Ledger::new(store));
+    let about = About { settings, loaded, options, known: &before };
+    let begun = begin(&about, &ledger).await;
+    let (substrate, resolution, observed, goal) =
+        match begun {
+            Ok((substrate, Preliminary::Now(resolution, observed, goal))) => (substrate, resolution, observed, goal),
+            early => {
+                if is_new && let Some(store) = ledger.into_store() {
+                    store.remove()?;
+                    let _ = fs_err::remove_dir(settings.paths.clusters());
+                }
+                return match early {
+                    Ok((_, Preliminary::Later(start))) => Ok(UpOutcome::Later(start)),
+                    Ok((_, Preliminary::Now(..))) => Err(Error::new(ErrorKind::Internal, "begin the plan")),
+                    Err(error) if is_new && error.kind() == ErrorKind::Capacity => Err(error
+                        .hint(format!("{}   # retries until there is capacity", again(options, ErrorKind::Capacity)))),
+                    Err(error) if is_new => Err(error),
+                    Err(error) => Err(go_on(error, settings, options, name)),
+                };
+            }
+        };
+    let spec = &loaded.spec;
+    if before.spec.as_ref() != Some(spec) || before.spec_path != options.path {
+        ledger.write(Record::SpecTaken { spec: Box::new(spec.clone()), path: options.path.clone() })?;
+    }
+    let (folder, start) = (ledger.folder(), later(&resolution));
+    about.set_limits(&folder, start.as_ref().map(|start| start.at)).await?;
+    if let Some(scheduled_up) = start.and_then(|start| ScheduledUp::this_process(start.at, &start.what)) {
+        scheduled_up.write(&folder)?;
+    }
+    let result = async {
+        let pipeline = pipeline(substrate.as_ref(), &ledger, settings);
+        let operations = substrate.carry_out(&pipeline, loaded, resolution.offers, observed, goal).await?;
+        let verified = substrate.verify(&ledger, Some(&before));
+        Ok::<_, Error>((operations, settings.cancel.unless_pressed("check the cluster", verified).await?))
+    };
+    let result = result.await;
+    ScheduledUp::forget(&folder);
+    // In any case compact the journal, so that the next command reads one file.
+    let kept = ledger.compact();
+    let (operations, Verified { passed: checks, gpus }) =
+        result.map_err(|error: Error| go_on(if_time_is_over(error, &ledger.state()), settings, options, name))?;
+    kept?;
+    // Adds the names of the nodes to the file for `ssh -F`.
+    let _ = super::connections::connections(&settings.paths, &ledger.state(), settings.context()).await;
+    // Last: the record promises that everything else is in place.
+    if !substrate.is_ready_since(ledger.state().ready_since) {
+        ledger.write(Record::ClusterReady)?;
+    }
+    let known = ledger.state();
+    let is_here = known.is_here();
+    let endpoints = match access_of(&known, &folder).filter(|_| is_here) {
+        Some(access) => endpoints_here(&access),
+        None => substrate.endpoints(&known),
+    };
+    let spending = known.spending(Timestamp::now());
+    Ok(UpOutcome::Ready(UpReport { operations, checks, gpus, endpoints, is_here, spending }))
+}
+
+/// The pipeline of a command on a cluster.
+pub(super) fn pipeline<'a>(substrate: &'a dyn Substrate, ledger: &'a Ledger, settings: &'a Settings) -> Pipeline<'a> {
+    Pipeline { world: substrate, replan: substrate, ledger, events: &settings.events, cancel: &settings.cancel }
+}
+
+/// Opens the cluster, and finds what is to be done. A missing host, or one that cannot do what the spec asks, is found
+/// here.
+async fn begin(about: &About<'_>, ledger: &Ledger) -> Result<(Box<dyn Substrate>, Preliminary)> {
+    let About { settings, loaded, options, known } = *about;
+    let (spec, folder) = (&loaded.spec, ledger.folder());
+    let mut substrate = open(&Opening {
+        settings,
+        spec,
+        loaded: Some(loaded),
+        up: Some(options),
+        known,
+        connections: &folder,
+        credentials: &folder,
+        look: Look::Checks { at_most: RECENT },
+    })?;
+    remarks_on_spec(spec).iter().for_each(|remark| remark.report(&settings.events));
+    if crate::providers::find(spec.provider.name())?.capability().is_here {
+        machine::record(&settings.paths, &spec.name)?;
+    }
+    let resolution = substrate.resolve(Some(options)).await?;
+    let start = later(&resolution);
+    if let Some(start) = start.clone().filter(|_| !options.scheduled_up) {
+        about.approve_price(Price::of(&substrate.requests()?)).await?;
+        return Ok((substrate, Preliminary::Later(start)));
+    }
+    let observed = pipeline(substrate.as_ref(), ledger, settings).observe_consistent().await?;
+    substrate.report_restarts(known);
+    let goal = substrate.goal(loaded, &resolution.offers, known, &observed).await?;
+    about.check(&goal, start.map(|start| start.at))?;
+    let plan = reconcile(&goal, known, &observed).plan;
+    about.approve(&plan).await?;
+    substrate.remarks(known, &plan).await?.iter().for_each(|remark| remark.report(&settings.events));
+    Ok((substrate, Preliminary::Now(resolution, observed, goal)))
+}
+
+/// What a spec says that its user may not expect.
+pub(super) fn remarks_on_spec(spec: &Spec) -> Vec<Remark> {
+    let warnings = spec.worker_notes().into_iter().map(Remark::Warning);
+    let notes = spec.mount_notes().into_iter().chain(spec.data_notes()).map(Remark::Note);
+    warnings.chain(notes).collect()
+}
+
+/// When the hosts become available, if that is later than [`SOON`].
+fn later(resolution: &Resolution) -> Option<Start> {
+    resolution.start.clone().filter(|start| start.at.duration_since(Timestamp::now()) > SOON)
+}
+
+/// Adds a cause if the hosts' reservation has ended: that explains any failure.
+fn if_time_is_over(error: Error, known: &ClusterState) -> Error {
+    match known.ends().filter(|end| *end <= Timestamp::now()) {
+        Some(end) => error
+            .because(format!("the time that its hosts were reserved for ended at {}", human::local(end)))
+            .hint("reserve them again, and bring the cluster up again"),
+        None => error,
+    }
+}
+
+/// The endpoints of a cluster on this machine.
+fn endpoints_here(access: &Access) -> Vec<Endpoint> {
+    let endpoint = |name: &str, url: &str| Endpoint { name: name.to_owned(), url: url.to_owned() };
+    vec![endpoint("dashboard", &access.dashboard_url), endpoint("client", &access.client_address)]
 }
 
 /// Refuses a spec from another file if a cluster of that name is running.

@@ -1,14 +1,17 @@
 //! `verify`: all checks of a cluster once more.
 
-use super::backend;
-use super::errors::{not_running, unknown};
+use std::time::Duration;
+
+use super::errors::unknown;
 use super::machine::refuse_other_machine;
-use crate::cluster::outcome::Verified;
-use crate::cluster::settings::Settings;
+use super::open::open;
+use super::outcome::Verified;
+use super::settings::Settings;
+use super::substrate::{Look, Opening};
+use crate::engine::Ledger;
 use crate::error::Result;
 use crate::name::ClusterName;
-use crate::ray::Access;
-use crate::state::{ClusterState, Lock, Store};
+use crate::state::{Lock, Record, Store};
 
 /// Runs all checks.
 pub async fn verify(settings: &Settings, name: &ClusterName) -> Result<Verified> {
@@ -16,12 +19,12 @@ pub async fn verify(settings: &Settings, name: &ClusterName) -> Result<Verified>
     let store = Store::open(&settings.paths, name)?.ok_or_else(|| unknown(&settings.paths, name))?;
     refuse_other_machine(&settings.paths, store.state(), "verify")?;
     let spec = store.state().running_spec().cloned().ok_or_else(|| unknown(&settings.paths, name))?;
-    backend::of(&spec)?.verify(settings, &spec, store).await
-}
-
-/// The addresses of a running cluster, from its state. For hosts reached by SSH they work while `gpucl dashboard` runs.
-pub fn access(settings_paths: &crate::state::Paths, state: &ClusterState) -> Result<Access> {
-    let folder = settings_paths.cluster(&state.name);
-    let access = state.spec.as_ref().map(backend::of).transpose()?.and_then(|backend| backend.access(state, &folder));
-    access.ok_or_else(|| not_running(state))
+    let substrate = open(&Opening::of(settings, &spec, &store, Look::Checks { at_most: Duration::ZERO }))?;
+    let ledger = Ledger::new(store);
+    substrate.inspect_again(&ledger.state()).await?;
+    let verified = substrate.verify(&ledger, None).await?;
+    if !substrate.is_ready_since(ledger.state().ready_since) {
+        ledger.write(Record::ClusterReady)?;
+    }
+    Ok(verified)
 }

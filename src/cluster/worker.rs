@@ -1,9 +1,9 @@
 //! `worker stop`, `start` and `kill`: one worker by hand. How many there are is the spec's.
 
-use super::backend;
 use super::errors::{not_running, unknown};
+use super::hosts;
 use super::machine::refuse_other_machine;
-use crate::cluster::settings::Settings;
+use super::settings::Settings;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::{ClusterName, Key};
 use crate::runtime::project::ByHand;
@@ -21,7 +21,7 @@ pub async fn by_hand(settings: &Settings, name: &ClusterName, worker: &Key, by_h
     refuse_other_machine(&settings.paths, store.state(), "change a worker of")?;
     let spec = store.state().spec.clone().ok_or_else(|| unknown(&settings.paths, name))?;
     let worker = named(store.state(), &worker.display_name(), by_hand.name())?;
-    backend::of(&spec)?.by_hand(settings, &spec, store, &worker, by_hand).await
+    hosts::by_hand(settings, &spec, store, &worker, by_hand).await
 }
 
 /// Finds a running cluster's worker by its name, with or without the hyphen.

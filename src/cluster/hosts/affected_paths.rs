@@ -4,66 +4,59 @@ use std::collections::BTreeSet;
 
 use serde_yaml::Value;
 
-use super::expected::{Surveyed, project_of};
-use super::world::ProjectWorld;
+use super::layout::{Layout, project_of};
 use crate::cluster::outcome::HostAffectedPaths;
 use crate::error::Result;
 use crate::name::Key;
 use crate::plan::{Action, Plan};
 use crate::playbook::Stage;
-use crate::runtime::project::Deployment;
-use crate::state::ClusterState;
+use crate::runtime::project::{Deployment, HostInput};
+use crate::state::Pages;
 
-impl ProjectWorld {
-    /// The affected paths of a plan on all remote hosts; none until every host has facts.
-    pub(super) fn affected_paths(&self, known: &ClusterState, plan: &Plan) -> Result<Vec<HostAffectedPaths>> {
-        let mut survey = self.survey(known);
-        // The names of containers are known before drivers report the ids of GPUs.
-        survey.values_mut().for_each(name_gpus);
-        let pages = known.pages().cloned().unwrap_or_default();
-        let Ok(Some(nodes)) = self.nodes_on(&survey) else { return Ok(Vec::new()) };
-        let deployments = self.deployments(&nodes, &survey, &pages)?;
-        let mut all = Vec::new();
-        // On this machine nothing but the user's own folders is affected.
-        let remote = survey.keys().filter(|host| self.folders(host).claim.is_empty());
-        for host in remote {
-            let does = |action: &dyn Fn(&Action) -> bool, key: &Key| {
-                plan.operations.iter().any(|operation| operation.key == *key && action(&operation.action))
-            };
-            let prepares = does(&|action| matches!(action, Action::Prepare { .. }), host);
-            let firewalls = does(&|action| matches!(action, Action::SetFirewall { .. }), host);
-            let fills = does(&|action| matches!(action, Action::Fill { .. }), host);
-            let deploys = does(&|action| matches!(action, Action::Deploy { .. }), &project_of(host));
-            let mut affected_paths = Vec::new();
-            if prepares || firewalls || fills || deploys {
-                affected_paths.push(format!("folder {}", self.home(host)));
-            }
-            if prepares {
-                affected_paths.push(format!("folder {}", self.runtime().folders()));
-                said_by(&self.prepare_stage(host, &survey, &nodes)?, &mut affected_paths);
-            }
-            if firewalls {
-                let stage = self.firewall_stage(host, &survey, &nodes)?;
-                affected_paths.extend(stage.steps.iter().flat_map(|step| step.affected_paths.iter().cloned()));
-            }
-            if fills && let Some(filling) = self.filling(host, &survey, &nodes)? {
-                said_by(&filling.stage, &mut affected_paths);
-            }
-            let of_host = deployments.iter().find(|deployment| deployment.host == *host);
-            if let (true, Some(deployment)) = (deploys, of_host) {
-                said_by(&deployment.stage, &mut affected_paths);
-                read_from(deployment, &mut affected_paths);
-            }
-            if !affected_paths.is_empty() {
-                all.push(HostAffectedPaths { host: host.display_name(), affected_paths: each_once(affected_paths) });
-            }
+/// The affected paths of a plan on all remote hosts; none until every host has facts.
+pub(super) fn affected_paths(mut layout: Layout<'_>, pages: &Pages, plan: &Plan) -> Result<Vec<HostAffectedPaths>> {
+    // The names of containers are known before drivers report the ids of GPUs.
+    layout.hosts.iter_mut().for_each(name_gpus);
+    let Ok(Some(nodes)) = layout.nodes_if_complete() else { return Ok(Vec::new()) };
+    let deployments = layout.deployments(&nodes, pages)?;
+    let mut all = Vec::new();
+    // On this machine nothing but the user's own folders is affected.
+    for HostInput { key: host, folders, .. } in layout.hosts.iter().filter(|host| host.folders.claim.is_empty()) {
+        let does = |action: &dyn Fn(&Action) -> bool, key: &Key| {
+            plan.operations.iter().any(|operation| operation.key == *key && action(&operation.action))
+        };
+        let prepares = does(&|action| matches!(action, Action::Prepare { .. }), host);
+        let firewalls = does(&|action| matches!(action, Action::SetFirewall { .. }), host);
+        let fills = does(&|action| matches!(action, Action::Fill { .. }), host);
+        let deploys = does(&|action| matches!(action, Action::Deploy { .. }), &project_of(host));
+        let mut affected_paths = Vec::new();
+        if prepares || firewalls || fills || deploys {
+            affected_paths.push(format!("folder {}", folders.home));
         }
-        Ok(all)
+        if prepares {
+            affected_paths.push(format!("folder {}", layout.runtime().folders()));
+            said_by(&layout.preparation(host, &nodes)?, &mut affected_paths);
+        }
+        if firewalls {
+            said_by(&layout.firewall(host, &nodes)?, &mut affected_paths);
+        }
+        if fills && let Some(filling) = layout.filling(host, &nodes)? {
+            said_by(&filling.stage, &mut affected_paths);
+        }
+        let of_host = deployments.iter().find(|deployment| deployment.host == *host);
+        if let (true, Some(deployment)) = (deploys, of_host) {
+            said_by(&deployment.stage, &mut affected_paths);
+            read_from(deployment, &mut affected_paths);
+        }
+        if !affected_paths.is_empty() {
+            all.push(HostAffectedPaths { host: host.display_name(), affected_paths: each_once(affected_paths) });
+        }
     }
+    Ok(all)
 }
 
 /// Fills in placeholders for the ids that a host without its driver cannot report.
-fn name_gpus(host: &mut Surveyed) {
+fn name_gpus(host: &mut HostInput) {
     for gpu in &mut host.facts.gpus {
         gpu.uuid.get_or_insert_with(|| "GPU-not-known-yet".to_owned());
         gpu.render.get_or_insert_with(|| "not-known-yet".to_owned());

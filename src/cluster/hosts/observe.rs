@@ -1,44 +1,38 @@
-//! Observation of hosts: one exec per host reports its facts, what of ours is on it, and its check results.
+//! What is observed of a cluster on hosts: its provider's resources, then one exec per host, concurrently.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::collections::BTreeSet;
 
-use futures_util::future::join_all;
-
-use super::expected::{Expected, project_of};
-use super::world::{HostObservation, ProjectWorld, Purpose};
+use super::fleet::has_facts;
+use super::layout::{HostContent, project_of};
+use super::on_hosts::OnHosts;
+use crate::cluster::substrate::Look;
 use crate::error::{Error, Result};
 use crate::name::Key;
 use crate::plan::{Health, Observed, ObservedNode, ObservedProject};
-use crate::playbook::{self, Inspection, Stage};
-use crate::render::{quote, quote_path};
-use crate::runtime::project::{self, Container, Observation};
+use crate::playbook::Inspection;
+use crate::runtime::project::{Container, Observation};
 use crate::state::{ClusterState, ItemKind};
 
-/// How long `up` shows the result of a check that is slow again, while nothing was restarted; `verify` never does.
-const RECENT: Duration = Duration::from_secs(600);
-
-impl ProjectWorld {
+impl OnHosts {
     /// Observes the provider, then inspects all hosts concurrently.
     pub(super) async fn observe_all(&self, known: &ClusterState) -> Result<Observed> {
-        let mut observed = self.observe_resources().await?;
+        let mut observed = self.supply.observe().await?;
         if self.leaves_no_trace() {
             return Ok(observed);
         }
-        let mut hosts = self.find_places(known, &observed).await?;
-        if self.config.provider.capability().hosts_vanish {
+        let mut hosts = self.find_places(known, &observed).await;
+        if self.supply.makes_hosts() {
             // A host without facts may still be booting: its preparation waits for it.
             hosts.retain(|host| has_facts(known, host));
         }
-        self.observations().stopped_by_hand = known.stopped_by_hand();
-        let remembered = match self.config.purpose {
-            Purpose::Glance => BTreeMap::new(),
-            _ => self.remembered(known),
+        let content = match self.fleet.look() {
+            Look::Running => Default::default(),
+            Look::Stages | Look::Checks { .. } => self.recorded_content(known),
         };
-        let inspections = join_all(hosts.iter().map(|host| self.inspect(host, remembered.get(host)))).await;
+        let inspections = self.fleet.inspect_all(&hosts, &content, known).await;
+        let by_hand = known.stopped_by_hand();
         let mut unreachable: Option<Error> = None;
         for (host, inspection) in hosts.iter().zip(inspections) {
-            let expected = remembered.get(host);
             match inspection {
                 Ok((inspection, observation)) => {
                     if let Some(stage) = inspection.stages.get("prepare").filter(|stage| stage.holds == Some(true)) {
@@ -51,14 +45,19 @@ impl ProjectWorld {
                         let digest = if stage.holds == Some(false) { "" } else { &stage.digest };
                         observed.filled.insert(host.clone(), digest.to_owned());
                     }
-                    let by_hand = known.stopped_by_hand();
-                    observed.projects.extend(self.project(host, &inspection, &observation, expected, &by_hand));
+                    observed.projects.extend(self.project(
+                        host,
+                        &inspection,
+                        &observation,
+                        content.get(host),
+                        &by_hand,
+                    ));
                 }
                 // What was put there must be assumed to be there still.
                 Err(error) if is_known(known, host) => observed.projects.push(ObservedProject {
                     key: project_of(host),
                     host: host.clone(),
-                    id: self.config.scope.tag(host).to_string(),
+                    id: self.fleet.tag(host),
                     digest: None,
                     health: Health::Broken(format!("it cannot be reached: {error}")),
                     running: false,
@@ -74,63 +73,24 @@ impl ProjectWorld {
         }
     }
 
-    /// Inspects a host by one exec: its facts, what of ours is on it, and check results if it still has the expected
-    /// deployment.
-    pub(super) async fn inspect(&self, host: &Key, expected: Option<&Expected>) -> Result<(Inspection, Observation)> {
-        let connected = self.connected(host).await?;
-        let tag = self.config.scope.tag(host).to_string();
-        let mut script = self.runtime().inspect_script(&tag, &self.folders(host));
-        let deployment = expected.and_then(|expected| expected.deployment.as_ref());
-        let recent = match self.config.purpose {
-            Purpose::Check => Some(RECENT),
-            Purpose::Verify => Some(Duration::ZERO),
-            _ => None,
-        };
-        if let (Some(recent), Some(deployment)) = (recent, deployment) {
-            let stopped = self.observations().stopped_by_hand.clone();
-            let names: Vec<String> = stopped.iter().map(Key::display_name).collect();
-            let keys: Vec<&str> = stopped.iter().map(Key::as_str).collect();
-            script.push_str(&format!("\nstopped={}\nstopped_keys={}", quote(&names.join(" ")), quote(&keys.join(" "))));
-            script.push_str(&format!(
-                "\nrecent={}\nif grep -q -x '#digest {}' {} 2>/dev/null; then\n{}\nfi\n",
-                recent.as_secs(),
-                deployment.stage.digest(),
-                quote_path(&format!("{}/prepared/{}", self.home(host), deployment.stage.name)),
-                deployment.checks
-            ));
-        }
-        let stages: Vec<&Stage> = expected.map(Expected::stages).unwrap_or_default();
-        let inspection = match self.config.purpose {
-            Purpose::Glance => playbook::glance(connected.as_ref(), &script).await?,
-            _ => playbook::inspect(connected.as_ref(), &stages, &script).await?,
-        };
-        let observation = project::parse_observation(&inspection.lines);
-        let checks = project::checks_of(&inspection.lines);
-        self.observations().by_host.insert(
-            host.clone(),
-            HostObservation { facts: inspection.facts.clone(), checks, containers: observation.containers.clone() },
-        );
-        Ok((inspection, observation))
-    }
-
     /// The observed project of a host, as the plan needs it; `None` if nothing of ours is there.
     fn project(
         &self,
         host: &Key,
         inspection: &Inspection,
         observation: &Observation,
-        expected: Option<&Expected>,
+        content: Option<&HostContent>,
         by_hand: &BTreeSet<Key>,
     ) -> Option<ObservedProject> {
         let mut remains = observation.remains.clone();
-        if matches!(self.config.purpose, Purpose::Remove(clean) if clean.keep_data) {
+        if self.clean_options().keep_data {
             // What is kept on purpose is not left.
             remains.retain(|what| !what.starts_with("volume ") && !what.starts_with("data folder "));
         }
         if remains.is_empty() && observation.containers.is_empty() {
             return None;
         }
-        let deployment = expected.and_then(|expected| expected.deployment.as_ref());
+        let deployment = content.and_then(|content| content.deployment.as_ref());
         let missing = deployment.into_iter().flat_map(|deployment| &deployment.nodes).find_map(|node| {
             let there = observation.containers.iter().any(|container| container.key == node.key);
             (!there).then(|| format!("{} is missing", node.key.display_name()))
@@ -155,7 +115,7 @@ impl ProjectWorld {
         Some(ObservedProject {
             key: project_of(host),
             host: host.clone(),
-            id: self.config.scope.tag(host).to_string(),
+            id: self.fleet.tag(host),
             digest: stage.map(|stage| stage.digest.clone()),
             health: match missing.or(ill) {
                 Some(why) => Health::Broken(why),
@@ -181,9 +141,4 @@ fn node(container: &Container) -> ObservedNode {
 /// Whether something was put on a host, or may have been.
 fn is_known(known: &ClusterState, host: &Key) -> bool {
     known.items.get(&project_of(host)).is_some_and(|item| item.kind == ItemKind::Project) || has_facts(known, host)
-}
-
-/// Whether the current host of this key has recorded facts; those of a predecessor are discarded.
-pub(super) fn has_facts(known: &ClusterState, host: &Key) -> bool {
-    known.host(host).is_some_and(|host| host.facts.is_some())
 }

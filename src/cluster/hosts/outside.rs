@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 
-use super::world::ProjectWorld;
+use super::fleet::Fleet;
 use crate::event::CheckOutcome;
 use crate::name::Key;
 use crate::playbook::Facts;
 use crate::provider::HostPlace;
+use crate::runtime::project::ProjectRuntime;
 use crate::state::ClusterState;
 use crate::util::human;
 
@@ -30,33 +31,33 @@ pub(super) struct FromOutside {
 }
 
 /// Tries all our ports on all hosts concurrently.
-pub(super) async fn run(world: &ProjectWorld, known: &ClusterState) -> Vec<FromOutside> {
-    let hosts = world.host_keys();
+pub(super) async fn run(fleet: &Fleet, runtime: &dyn ProjectRuntime, known: &ClusterState) -> Vec<FromOutside> {
+    let hosts = fleet.hosts();
     // This machine cannot check itself from outside.
-    let there = hosts.iter().filter(|host| !matches!(world.place_of(host), Some(HostPlace::Local { .. })));
-    join_all(there.map(|host| one(world, known, host))).await
+    let there = hosts.iter().filter(|host| !matches!(fleet.place(host), Some(HostPlace::Local { .. })));
+    join_all(there.map(|host| one(fleet, runtime, known, host))).await
 }
 
-async fn one(world: &ProjectWorld, known: &ClusterState, host: &Key) -> FromOutside {
+async fn one(fleet: &Fleet, runtime: &dyn ProjectRuntime, known: &ClusterState, host: &Key) -> FromOutside {
     let own = known.host(host).and_then(|host| host.ports.as_ref());
     let mut ports: BTreeSet<u16> = own.map(|ports| ports.all().into_iter().collect()).unwrap_or_default();
     let mut needed = Vec::new();
     if let Some(own) = own {
         let nodes = known.started_nodes();
         let here: Vec<_> = nodes.into_iter().filter(|node| node.host == *host).collect();
-        let ranges = world.runtime().ray_ports(own, &here, *host == Key::host(0), world.host_keys().len());
+        let ranges = runtime.ray_ports(own, &here, *host == Key::host(0), fleet.hosts().len());
         // Of a long range, its beginning, where servers listen, and the listening ports are enough.
-        let listening = world.observed_facts(host).map(|facts| facts.listening).unwrap_or_default();
+        let listening = fleet.facts(host).map(|facts| facts.listening).unwrap_or_default();
         for (first, last) in ranges {
             ports.extend(first..=last.min(first.saturating_add(32)));
             ports.extend(listening.iter().map(std::net::SocketAddr::port).filter(|port| (first..=last).contains(port)));
         }
-        if world.host_keys().len() > 1 && world.site(host).open_network {
-            needed = world.runtime().ports_on_open_network(own, &here);
+        if fleet.hosts().len() > 1 && fleet.site(host).open_network {
+            needed = runtime.ports_on_open_network(own, &here);
         }
     }
     let noted = |saw: String| FromOutside { host: host.clone(), outcome: CheckOutcome::Noted, saw };
-    let target = match world.place_of(host) {
+    let target = match fleet.place(host) {
         Some(HostPlace::Ssh { target, .. }) => target,
         Some(HostPlace::Local { .. }) => return noted("it is this machine".to_owned()),
         None => return noted("it is not known where it is".to_owned()),
@@ -74,7 +75,7 @@ async fn one(world: &ProjectWorld, known: &ClusterState, host: &Key) -> FromOuts
     if outcome == CheckOutcome::Failed {
         return FromOutside { host: host.clone(), outcome, saw };
     }
-    let others = others(world.observed_facts(host).as_ref(), &ports, target.port.unwrap_or(22));
+    let others = others(fleet.facts(host).as_ref(), &ports, target.port.unwrap_or(22));
     let others = answering(node, &others).await;
     if !others.is_empty() {
         saw = format!("{saw}; ports of other programs do, and are left alone: {}", listed(&others));

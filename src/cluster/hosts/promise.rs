@@ -1,9 +1,6 @@
 //! Compares the GPUs that a provider promised for a host with those found there.
 
-use super::expected::number;
-use super::world::ProjectWorld;
-use crate::engine::Ledger;
-use crate::error::Result;
+use super::layout::{Layout, keys, number};
 use crate::event::CheckOutcome;
 use crate::name::Key;
 use crate::playbook::{GpuFact, Vendor};
@@ -19,31 +16,18 @@ pub(super) struct Compared {
     pub(super) saw: String,
 }
 
-impl ProjectWorld {
-    /// Records the promised GPUs of each host, so that a later `verify` needs no query to the provider.
-    pub(super) fn note_promises(&self, ledger: &Ledger) -> Result<()> {
-        let promised = self.observations().promised.clone();
-        for (host, gpus) in promised {
-            ledger.note_host(&host, |host| host.promised = Some(gpus))?;
-        }
-        Ok(())
+/// Compares the promised GPUs of each host with its facts.
+pub(super) fn promises(layout: &Layout<'_>, known: &ClusterState) -> Vec<Compared> {
+    if layout.spec.gpu == GpuProof::Declared {
+        return Vec::new();
     }
-
-    /// Compares the promised GPUs of each host with its facts.
-    pub(super) fn promises(&self, known: &ClusterState) -> Vec<Compared> {
-        let spec = &self.config.spec;
-        if spec.gpu == GpuProof::Declared {
-            return Vec::new();
-        }
-        let survey = self.survey(known);
-        let compare = |host: Key| {
-            let promised = known.host(&host)?.promised.as_ref()?;
-            let found = &survey.get(&host)?.facts.gpus;
-            let (outcome, saw) = compare(promised, found, takes_gpus(spec, number(&host)))?;
-            Some(Compared { host, outcome, saw })
-        };
-        self.host_keys().into_iter().filter_map(compare).collect()
-    }
+    let compare = |host: Key| {
+        let promised = known.host(&host)?.promised.as_ref()?;
+        let found = &layout.host(&host).ok()?.facts.gpus;
+        let (outcome, saw) = compare(promised, found, takes_gpus(layout.spec, number(&host)))?;
+        Some(Compared { host, outcome, saw })
+    };
+    keys(layout.spec).into_iter().filter_map(compare).collect()
 }
 
 /// Whether the cluster's workers use the GPUs of this host.

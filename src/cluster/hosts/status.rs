@@ -1,134 +1,31 @@
-//! `status` of a cluster on hosts: from the state, and by one inspection of each host.
+//! `status` of a cluster on hosts, by one inspection of each host.
 
-use std::path::Path;
-use std::time::Duration;
-
-use super::acquire::end_of;
-use super::expected::{LOOPBACK, project_of};
-use super::open::open_world;
-use super::world::{ProjectWorld, Purpose};
-use crate::cluster::connections::data_here;
-use crate::cluster::report::{AfterEnd, ContainerReport, LastEnd, NodeReport, StatusReport};
-use crate::cluster::settings::Settings;
-use crate::engine::World as _;
-use crate::error::Result;
+use super::layout::project_of;
+use super::on_hosts::OnHosts;
+use super::supply::earliest_end;
+use crate::cluster::report::{AfterEnd, BY_HAND, ContainerReport, LastEnd, NodeReport, StatusReport};
 use crate::name::Key;
 use crate::plan::Observed;
 use crate::playbook::Facts;
 use crate::provider::HostPlace;
-use crate::ray::Access;
 use crate::runtime::project::Container;
-use crate::spec::{NodeSpec, Spec};
-use crate::state::{ClusterState, HostNotes, Store};
+use crate::state::ClusterState;
 
-/// Timeout of the inspection of all hosts.
-const INSPECTION_TIMEOUT: Duration = Duration::from_secs(20);
-
-/// Why a worker that was stopped by hand does not run.
-pub(super) const BY_HAND: &str = "it was stopped by hand";
-
-/// Completes a report from the state alone.
-pub(super) fn known(state: &ClusterState, mut report: StatusReport) -> StatusReport {
-    let mut projects = state.projects().map(|(_, project)| project).peekable();
-    let has_projects = projects.peek().is_some();
-    report.nodes = state.started_nodes().iter().map(|node| unseen(state, node)).collect();
-    report.phase = if has_projects && projects.all(|project| project.stopped) {
-        "stopped"
-    } else if state.ready_since.is_some() {
-        "ready"
-    } else if !has_projects && state.items.is_empty() {
-        "stopped"
-    } else {
-        "unfinished"
-    };
-    report.ready_since = state.ready_since.filter(|_| report.phase == "ready");
-    report
-}
-
-/// The addresses of a running cluster; for remote hosts, those that `gpucl dashboard` forwards. `None` if none runs.
-pub(super) fn access_of(state: &ClusterState, folder: &Path) -> Option<Access> {
-    let project = state.project(&Key::project(0)).filter(|project| !project.stopped)?;
-    let pages = project.pages.as_ref()?;
-    if state.is_here() {
-        let HostNotes { ports, ray_env, .. } = state.host(&Key::host(0))?;
-        let data = data_here(state, "head").ok();
-        let ports = ports.as_ref()?;
-        return Some(Access {
-            dashboard_url: format!("http://{LOOPBACK}:{}", ports.dashboard),
-            gcs_address: format!("{LOOPBACK}:{}", ports.ray),
-            token_path: crate::secret::ray_token_path(folder),
-            environment: ray_env.clone(),
-            data,
-            client_address: format!("ray://{LOOPBACK}:{}", ports.client),
-        });
-    }
-    let at = |name: &str| pages.get(name).map(|port| format!("127.0.0.1:{port}"));
-    Some(Access {
-        dashboard_url: format!("http://{}", at("dashboard")?),
-        // The GCS is reachable from the cluster's nodes only, not from here.
-        gcs_address: String::new(),
-        token_path: crate::secret::ray_token_path(folder),
-        environment: None,
-        data: None,
-        client_address: format!("ray://{}", at("client")?),
-    })
-}
-
-fn unseen(state: &ClusterState, node: &NodeSpec) -> NodeReport {
-    let stopped = was_stopped(state, &node.host);
-    let by_hand = state.stopped_by_hand().contains(&node.key);
-    NodeReport {
-        name: node.key.display_name(),
-        group: node.group().map(str::to_owned),
-        host: node.host.display_name(),
-        running: !stopped && !by_hand,
-        stopped_by_hand: by_hand,
-        pid: None,
-        age_seconds: None,
-        ended: match (stopped, by_hand) {
-            (true, _) => Some("it was stopped".to_owned()),
-            (false, true) => Some(BY_HAND.to_owned()),
-            (false, false) => None,
-        },
-        last_end: None,
-    }
-}
-
-/// Whether the nodes of a host were ended by `stop`.
-fn was_stopped(state: &ClusterState, host: &Key) -> bool {
-    state.project(&project_of(host)).is_some_and(|project| project.stopped)
-}
-
-/// Completes a report by an inspection of the hosts.
-pub(super) async fn inspect(
-    settings: &Settings,
-    spec: &Spec,
-    store: &Store,
-    report: StatusReport,
-) -> Result<StatusReport> {
-    let world = open_world(settings, spec, store, Purpose::Glance)?;
-    let state = store.state();
-    let observed = tokio::time::timeout(INSPECTION_TIMEOUT, world.observe(state)).await;
-    let observed = observed.ok().and_then(Result::ok);
-    let ends = observed.as_ref().and_then(end_of);
-    let report = StatusReport { ends: ends.or(report.ends), ..report };
-    Ok(with_observation(&world, state, report, observed.as_ref()))
-}
-
-fn with_observation(
-    world: &ProjectWorld,
+/// Completes a report by what an inspection of the hosts found; `observed` is `None` if that came to no end.
+pub(super) fn with_observation(
+    on: &OnHosts,
     state: &ClusterState,
     mut report: StatusReport,
     observed: Option<&Observed>,
 ) -> StatusReport {
     // Deleted by someone else, or ended. A standing host is not created by the provider, so it cannot be gone.
-    let why_gone = |host: &Key| observed.and_then(|_| world.why_gone(state, host));
+    let why_gone = |host: &Key| observed.and_then(|_| on.supply.why_gone(state, host));
     let (mut running, is_here) = (0, state.is_here());
-    let (node_is, by_hand) = (world.runtime().node_is(), state.stopped_by_hand());
+    let (node_is, by_hand) = (on.runtime().node_is(), state.stopped_by_hand());
     report.nodes.clear();
     for node in state.started_nodes() {
-        let facts = world.observed_facts(&node.host);
-        let containers = world.observed_containers(&node.host);
+        let facts = on.fleet.facts(&node.host);
+        let containers = on.fleet.containers(&node.host);
         let container = containers.iter().find(|container| container.key == node.key);
         let runs = container.is_some_and(|container| container.state == "running");
         running += usize::from(runs);
@@ -157,17 +54,17 @@ fn with_observation(
                 .and_then(|container| last_end(container, state.ready_since)),
         });
     }
-    for host in world.host_keys() {
-        let (name, facts) = (host.display_name(), world.observed_facts(&host));
+    for host in on.hosts() {
+        let (name, facts) = (host.display_name(), on.fleet.facts(host));
         let Some(facts) = facts else {
-            if why_gone(&host).is_some() { &mut report.gone_hosts } else { &mut report.silent_hosts }.push(name);
+            if why_gone(host).is_some() { &mut report.gone_hosts } else { &mut report.silent_hosts }.push(name);
             continue;
         };
-        if restarted(state, &host, &facts) {
+        if restarted(state, host, &facts) {
             report.restarted = true;
             report.restarted_hosts.extend((!is_here).then(|| name.clone()));
         }
-        report.containers.extend(world.observed_containers(&host).iter().map(|container| ContainerReport {
+        report.containers.extend(on.fleet.containers(host).iter().map(|container| ContainerReport {
             name: container.key.display_name(),
             host: name.clone(),
             state: container.state.clone(),
@@ -175,12 +72,14 @@ fn with_observation(
             age_seconds: Some(container).filter(|container| container.state == "running").and_then(age),
         }));
     }
+    let ends = observed.and_then(|observed| earliest_end(&observed.resources));
+    report.ends = ends.or(report.ends);
     if observed.is_some() && report.phase != "waiting" {
         report.phase = match (running, report.nodes.len()) {
             (_, 0) => report.phase,
             (0, _) => "stopped",
             (some, all) if some < all => "partly",
-            _ if world.is_ready_since(state.ready_since) => "ready",
+            _ if state.ready_since.is_some_and(|ready| on.fleet.runs_since(ready)) => "ready",
             _ => "running",
         };
         report.ready_since = state.ready_since.filter(|_| report.phase == "ready");
@@ -188,30 +87,20 @@ fn with_observation(
     report
 }
 
-impl ProjectWorld {
-    /// Reports hosts that were restarted since they were prepared: no process there survived.
-    pub(super) fn report_restarts(&self, known: &ClusterState) {
-        let hosts = self.host_keys();
-        let is_restarted = |host: &&Key| self.observed_facts(host).is_some_and(|now| restarted(known, host, &now));
-        for host in hosts.iter().filter(is_restarted) {
-            let name = match self.place_of(host) {
-                Some(HostPlace::Local { .. }) => "this machine".to_owned(),
-                _ => host.display_name(),
-            };
-            self.config
-                .events
-                .note(format!("{name} was restarted since the cluster was started: none of its processes survived"));
-        }
-    }
+/// Whether the nodes of a host were ended by `stop`.
+fn was_stopped(state: &ClusterState, host: &Key) -> bool {
+    state.project(&project_of(host)).is_some_and(|project| project.stopped)
 }
 
-impl ProjectWorld {
-    /// Whether all checks passed at `ready` and no observed node was started after that: a new one is unchecked.
-    pub(super) fn is_ready_since(&self, ready: Option<jiff::Timestamp>) -> bool {
-        let Some(ready) = ready else { return false };
-        let hosts = self.host_keys();
-        let mut nodes = hosts.iter().flat_map(|host| self.observed_containers(host)).filter(|part| part.key.is_node());
-        nodes.all(|node| node.started_at.parse::<jiff::Timestamp>().map_or(true, |started| started <= ready))
+/// Reports hosts that were restarted since they were prepared: no process there survived.
+pub(super) fn report_restarts(on: &OnHosts, known: &ClusterState) {
+    let is_restarted = |host: &&Key| on.fleet.facts(host).is_some_and(|now| restarted(known, host, &now));
+    for host in on.hosts().iter().filter(is_restarted) {
+        let name = match on.fleet.place(host) {
+            Some(HostPlace::Local { .. }) => "this machine".to_owned(),
+            _ => host.display_name(),
+        };
+        on.events.note(format!("{name} was restarted since the cluster was started: none of its processes survived"));
     }
 }
 

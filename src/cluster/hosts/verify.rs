@@ -2,41 +2,26 @@
 
 use std::collections::BTreeSet;
 
-use super::expected::project_of;
-use super::open::open_world;
+use super::layout::project_of;
+use super::on_hosts::OnHosts;
 use super::outside;
-use super::world::{ProjectWorld, Purpose};
+use super::promise::promises;
 use crate::cluster::checks::Checks;
 use crate::cluster::outcome::Verified;
-use crate::cluster::settings::Settings;
-use crate::engine::{Ledger, World as _};
 use crate::error::Result;
-use crate::event::{Bus, CheckOutcome, WorkerGpus};
+use crate::event::{CheckOutcome, WorkerGpus};
 use crate::name::Key;
 use crate::runtime::project::CheckLine;
-use crate::spec::{NodeRole, NodeSpec, Spec};
-use crate::state::{ClusterState, Record, Store};
+use crate::spec::{NodeRole, NodeSpec};
+use crate::state::ClusterState;
 use crate::util::human;
-
-/// Runs all checks again, with one exec per host.
-pub(super) async fn verify(settings: &Settings, spec: &Spec, store: Store) -> Result<Verified> {
-    let world = open_world(settings, spec, &store, Purpose::Verify)?;
-    let ledger = Ledger::new(store);
-    let known = ledger.state();
-    world.observe(&known).await?;
-    let passed = judge(&world, &known, &settings.events).await?;
-    if !world.is_ready_since(ledger.state().ready_since) {
-        ledger.write(Record::ClusterReady)?;
-    }
-    Ok(passed)
-}
 
 /// Reports the result of every check, and decides whether the cluster is ready.
 ///
 /// # Errors
 /// [`ErrorKind::NotReady`] when a check failed, or did not run at all.
-pub(super) async fn judge(world: &ProjectWorld, known: &ClusterState, events: &Bus) -> Result<Verified> {
-    let mut checks = Checks::new(events);
+pub(super) async fn judge(on: &OnHosts, known: &ClusterState) -> Result<Verified> {
+    let mut checks = Checks::new(&on.events);
     let by_hand = known.stopped_by_hand();
     for worker in &by_hand {
         let name = worker.display_name();
@@ -46,22 +31,22 @@ pub(super) async fn judge(world: &ProjectWorld, known: &ClusterState, events: &B
     let mut gpus = Vec::new();
     let mut owned_gpus = Vec::new();
     // A worker's GPU may be proven from another host: where the head runs.
-    let everywhere: Vec<CheckLine> = world.host_keys().iter().flat_map(|host| world.observed_checks(host)).collect();
+    let everywhere: Vec<CheckLine> = on.hosts().iter().flat_map(|host| on.fleet.checks(host)).collect();
     let started = known.started_nodes();
     let host_of = |line: &CheckLine, host: &Key| {
         let node = started.iter().find(|node| node.key.display_name() == line.target);
         node.map_or_else(|| host.clone(), |node| node.host.clone())
     };
     let mut is_complete = true;
-    for host in world.host_keys() {
-        let mut lines = world.observed_checks(&host);
+    for host in on.hosts() {
+        let mut lines = on.fleet.checks(host);
         checks.lines(&mut lines);
-        gpus.extend(lines.iter().filter_map(|line| worker_gpus(&host_of(line, &host), line)));
+        gpus.extend(lines.iter().filter_map(|line| worker_gpus(&host_of(line, host), line)));
         owned_gpus.extend(owned(&lines));
         if lines.is_empty() {
             is_complete = false;
-            let why = world.why_gone(known, &host).unwrap_or_else(|| {
-                let is_deployed = known.items.contains_key(&project_of(&host));
+            let why = on.supply.why_gone(known, host).unwrap_or_else(|| {
+                let is_deployed = known.items.contains_key(&project_of(host));
                 let why = if is_deployed {
                     "what runs there is not what was last deployed"
                 } else {
@@ -82,14 +67,14 @@ pub(super) async fn judge(world: &ProjectWorld, known: &ClusterState, events: &B
         checks.report("gpu", &node.key.display_name(), CheckOutcome::Declared, saw);
     }
     let mut broken = Vec::new();
-    for compared in world.promises(known) {
+    for compared in promises(&on.layout(known), known) {
         let host = compared.host.display_name();
         if compared.outcome == CheckOutcome::Failed {
             broken.push(format!("{host} is not what was promised: {}", compared.saw));
         }
         checks.report("promised GPUs", &host, compared.outcome, compared.saw);
     }
-    for result in outside::run(world, known).await {
+    for result in outside::run(&on.fleet, on.runtime(), known).await {
         checks.report("closed", &result.host.display_name(), result.outcome, result.saw);
     }
     checks.finish(&known.name, gpus, &broken)
@@ -132,7 +117,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::event::EventKind;
+    use crate::event::{Bus, EventKind};
 
     #[test]
     fn gpus_that_the_host_lists_have_no_owner() {

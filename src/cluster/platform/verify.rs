@@ -9,16 +9,14 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::goal;
+use super::on_platform::OnPlatform;
 use super::preparation::{self, Prepared};
-use super::world::ObjectWorld;
 use crate::cluster::checks::Checks;
 use crate::cluster::outcome::Verified;
 use crate::cluster::pod_host::PodHost;
 use crate::cluster::pods::{Bridge, DASHBOARD_PORT, Far, Pods, short};
-use crate::cluster::settings::Settings;
-use crate::engine::Ledger;
 use crate::error::{Doing as _, Error, ErrorKind, Result};
-use crate::event::{Bus, CheckOutcome, WorkerGpus};
+use crate::event::{CheckOutcome, WorkerGpus};
 use crate::host::{ExecEnd, Host as _, Stream};
 use crate::name::Scope;
 use crate::provider::platform::{ClusterRequest, Isolation, Member, NodeGroup, Preparation};
@@ -26,7 +24,6 @@ use crate::ray::{Client, Node, TokenChoice};
 use crate::render::quote;
 use crate::runtime::project::{CheckLine, checks_of};
 use crate::spec::{GpuProof, Spec};
-use crate::state::{Record, Store};
 use crate::util::human;
 
 /// The port of Ray's GCS on the head.
@@ -42,46 +39,42 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// The pause between two looks at nodes.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Runs all checks again.
-pub(super) async fn verify(settings: &Settings, spec: &Spec, store: Store) -> Result<Verified> {
-    let world = ObjectWorld::open(settings, spec)?;
-    let ledger = Ledger::new(store);
-    let verified = verify_cluster(&world, spec, &ledger.folder(), &settings.events, None, true).await?;
-    if ledger.state().ready_since.is_none() {
-        ledger.write(Record::ClusterReady)?;
-    }
-    Ok(verified)
+/// What is tried beside the checks of nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Trying {
+    /// Everything that can be.
+    Everything,
+    /// What an `up` has changed: nodes get what changed of their data and files. What takes long is tried the first time.
+    AfterUp { is_first: bool },
 }
 
-/// Runs all checks, and decides. With `wanted`, nodes get what changed of their data and files. What only the first `up`
-/// and `verify` try is tried with `is_first`.
+/// Runs all checks, and decides.
 ///
 /// # Errors
 /// [`ErrorKind::NotReady`] when a check failed, or could not be made.
-pub(super) async fn verify_cluster(
-    world: &ObjectWorld,
-    spec: &Spec,
-    folder: &Path,
-    events: &Bus,
-    wanted: Option<&Preparation>,
-    is_first: bool,
-) -> Result<Verified> {
+pub(super) async fn verify_cluster(on: &OnPlatform, trying: Trying) -> Result<Verified> {
+    let spec = &on.spec;
+    let wanted = match trying {
+        Trying::Everything => None,
+        Trying::AfterUp { .. } => on.request.preparation.as_ref(),
+    };
+    let is_first = trying != Trying::AfterUp { is_first: false };
     let request = goal::of_spec(spec, false);
-    let members = all_members(world, &request).await?;
-    let mut checks = Checks::new(events);
+    let members = all_members(on, &request).await?;
+    let mut checks = Checks::new(&on.settings.events);
     check_groups(&mut checks, &request, &members);
     let Some(head) = members.iter().find(|member| member.is_head && member.ready) else {
         return checks.finish(&spec.name, Vec::new(), &[]);
     };
-    let bridge = Bridge::open(Arc::clone(&world.pods), Far::head(DASHBOARD_PORT), 0).await?;
-    let client = Client::new(format!("http://{}", bridge.local()), token(folder)?);
+    let bridge = Bridge::open(Arc::clone(&on.pods), Far::head(DASHBOARD_PORT), 0).await?;
+    let client = Client::new(format!("http://{}", bridge.local()), token(&on.credentials)?);
     let (nodes, version, refused, lines, prepared, isolation) = tokio::join!(
-        alive(world, &client, &members, spec.timeouts.ready.0),
+        alive(on, &client, &members, spec.timeouts.ready.0),
         client.version(),
         tokens(&client),
-        probe(world, spec, &request, &members, head),
-        prepared(world, spec, &members, wanted),
-        isolation(world, head, is_first),
+        probe(on, spec, &request, &members, head),
+        prepared(on, spec, &members, wanted),
+        isolation(on, head, is_first),
     );
     // Head and workers of different versions do not even join; but all of them may be another than the spec's.
     let found = version?.ray_version;
@@ -90,11 +83,11 @@ pub(super) async fn verify_cluster(
         false => format!("the image has Ray {found}, and the spec says {}", spec.ray.version),
     };
     checks.passed("version", "head", found == spec.ray.version, saw);
-    check_nodes(&mut checks, &world.pods, &request, &members, &nodes?);
+    check_nodes(&mut checks, &on.pods, &request, &members, &nodes?);
     let mut lines = lines?;
     checks.lines(&mut lines);
     let workers = members.iter().filter(|member| !member.is_head && member.ready);
-    checks.complete(workers.map(|worker| ("task ran", short(world.pods.scope(), worker))), &lines);
+    checks.complete(workers.map(|worker| ("task ran", short(on.scope(), worker))), &lines);
     for (name, prepared) in prepared? {
         checks.passed("data and files", &name, prepared.passed, prepared.saw);
     }
@@ -108,19 +101,19 @@ pub(super) async fn verify_cluster(
     if spec.gpu == GpuProof::Declared {
         for member in members.iter().filter(|member| gpus_of(&request, member) > 0) {
             let saw = format!("{} declared, not seen", human::count(gpus_of(&request, member) as usize, "logical GPU"));
-            checks.report("gpu", &short(world.pods.scope(), member), CheckOutcome::Declared, saw);
+            checks.report("gpu", &short(on.scope(), member), CheckOutcome::Declared, saw);
         }
     }
-    let gpus = of_gpus().filter_map(|line| worker_gpus(world.pods.scope(), &members, line)).collect();
+    let gpus = of_gpus().filter_map(|line| worker_gpus(on.scope(), &members, line)).collect();
     checks.finish(&spec.name, gpus, &[])
 }
 
 /// Whether others are kept away from the head's GCS; `None` where it is not asked. It takes some seconds.
-async fn isolation(world: &ObjectWorld, head: &Member, wanted: bool) -> Result<Option<Isolation>> {
+async fn isolation(on: &OnPlatform, head: &Member, wanted: bool) -> Result<Option<Isolation>> {
     if !wanted {
         return Ok(None);
     }
-    world.pods.platform()?.isolation(world.pods.scope(), head, GCS_PORT).await.map(Some)
+    on.platform()?.isolation(on.scope(), head, GCS_PORT).await.map(Some)
 }
 
 fn report_isolation(checks: &mut Checks<'_>, isolation: Isolation) {
@@ -137,7 +130,7 @@ fn report_isolation(checks: &mut Checks<'_>, isolation: Isolation) {
 
 /// What every node says of its data and files.
 async fn prepared(
-    world: &ObjectWorld,
+    on: &OnPlatform,
     spec: &Spec,
     members: &[Member],
     wanted: Option<&Preparation>,
@@ -145,8 +138,8 @@ async fn prepared(
     let ready = members.iter().filter(|member| member.ready && spec.has_data());
     let checked = ready.map(|member| async move {
         let limit = spec.timeouts.data.0;
-        let name = short(world.pods.scope(), member);
-        let host = PodHost::new(&world.pods, member);
+        let name = short(on.scope(), member);
+        let host = PodHost::new(&on.pods, member);
         let prepared = tokio::time::timeout(limit, preparation::check(&host, wanted)).await.map_err(|_| {
             Error::new(ErrorKind::Timeout, format!("prepare {name}"))
                 .because(format!("its data and files did not come within {}", human::short_duration(limit)))
@@ -158,10 +151,10 @@ async fn prepared(
 }
 
 /// The members, once every group has those that it should have, or after some patience: one may just be coming back.
-async fn all_members(world: &ObjectWorld, request: &ClusterRequest) -> Result<Vec<Member>> {
+async fn all_members(on: &OnPlatform, request: &ClusterRequest) -> Result<Vec<Member>> {
     let begun = Instant::now();
     loop {
-        let members = world.pods.members().await?;
+        let members = on.pods.members().await?;
         let has_all = |group: &NodeGroup| {
             let ready = members.iter().filter(|member| member.group == group.name && member.ready).count();
             ready >= wanted(group)
@@ -198,7 +191,7 @@ const UNNOTICED: Duration = Duration::from_secs(75);
 
 /// Ray's nodes, once all members are among those that are alive, and those that were killed are not: jobs that Ray sends
 /// there are lost.
-async fn alive(world: &ObjectWorld, client: &Client, members: &[Member], limit: Duration) -> Result<Vec<Node>> {
+async fn alive(on: &OnPlatform, client: &Client, members: &[Member], limit: Duration) -> Result<Vec<Node>> {
     let begun = Instant::now();
     let address_of = |member: &Member| member.address.clone();
     let mut known: BTreeSet<String> = members.iter().filter_map(address_of).collect();
@@ -215,7 +208,7 @@ async fn alive(world: &ObjectWorld, client: &Client, members: &[Member], limit: 
                 }
                 tokio::time::sleep(PAUSE).await;
                 // Or it is of a pod that was added since.
-                known.extend(world.pods.members().await?.iter().filter_map(address_of));
+                known.extend(on.pods.members().await?.iter().filter_map(address_of));
             }
             result if begun.elapsed() >= limit => return result,
             _ => tokio::time::sleep(PAUSE).await,
@@ -267,7 +260,7 @@ async fn tokens(client: &Client) -> Result<(bool, String)> {
 
 /// Runs a task on every worker, with the proof of its GPUs.
 async fn probe(
-    world: &ObjectWorld,
+    on: &OnPlatform,
     spec: &Spec,
     request: &ClusterRequest,
     members: &[Member],
@@ -281,12 +274,12 @@ async fn probe(
             let gpus = gpus_of(request, member);
             let mode = if gpus > 0 && spec.gpu == GpuProof::Proven { "proven" } else { "declared" };
             let resource = format!("node:{}", member.address.as_ref()?);
-            let key = short(world.pods.scope(), member);
+            let key = short(on.scope(), member);
             Some(json!({ "key": key, "node_resource": resource, "gpus": gpus, "gpu_mode": mode }))
         })
         .collect();
     let wanted = json!({ "workers": workers, "grpc_ports": [GCS_PORT], "timeout_s": PROBE_LIMIT, "lines": "check" });
-    let (program, _) = world.library.read(PROBE)?;
+    let (program, _) = on.settings.library.read(PROBE)?;
     let program = String::from_utf8(program).doing(ErrorKind::Internal, doing)?;
     let program = format!("python - {} <<'GPUCL_PROBE'\n{program}\nGPUCL_PROBE\n", quote(&wanted.to_string()));
     let (mut lines, mut errors) = (Vec::new(), Vec::new());
@@ -294,7 +287,7 @@ async fn probe(
         Stream::Out => lines.push(line.to_owned()),
         Stream::Err => errors.push(line.to_owned()),
     };
-    let host = PodHost::new(&world.pods, head);
+    let host = PodHost::new(&on.pods, head);
     let run = host.exec(&program, &mut on_line);
     let limit = Duration::from_secs(PROBE_LIMIT + 30);
     let ended = tokio::time::timeout(limit, run).await.map_err(|_| {

@@ -9,6 +9,5 @@ mod replan;
 mod rounds;
 mod wait;
 
-pub(super) use replan::CapacityReplan;
 pub(super) use rounds::carry_to;
 pub(super) use wait::CapacityWait;

@@ -3,21 +3,15 @@
 use async_trait::async_trait;
 
 use super::decide::AfterRefusal;
-use super::wait::{CapacityWait, Next};
-use crate::cluster::hosts::acquire::Found;
-use crate::cluster::hosts::world::ProjectWorld;
+use super::wait::Next;
+use crate::cluster::hosts::on_hosts::OnHosts;
+use crate::cluster::substrate::Resolution;
 use crate::engine::{Ledger, Replan};
 use crate::error::{Error, ErrorKind, Result};
 use crate::provider::ResourceRequest;
 
-/// A world and its capacity wait.
-pub(in crate::cluster::hosts) struct CapacityReplan<'a> {
-    pub(in crate::cluster::hosts) world: &'a ProjectWorld,
-    pub(in crate::cluster::hosts) wait: CapacityWait,
-}
-
 #[async_trait]
-impl Replan for CapacityReplan<'_> {
+impl Replan for OnHosts {
     async fn instead(&self, refused: &[ResourceRequest], refusal: Error, ledger: &Ledger) -> Result<ResourceRequest> {
         let Some(last) = refused.last() else { return Err(refusal) };
         match self.wait.after_refusal() {
@@ -32,23 +26,23 @@ impl Replan for CapacityReplan<'_> {
     }
 }
 
-impl CapacityReplan<'_> {
+impl OnHosts {
     /// Resolves the spec at the provider; while capacity is lacking, retries until the capacity wait ends.
-    pub(in crate::cluster::hosts) async fn resolve(&self) -> Result<Found> {
-        match self.world.resolve().await {
+    pub(in crate::cluster::hosts) async fn resolve_or_wait(&self) -> Result<Resolution> {
+        match self.supply.resolve().await {
             Err(error) if error.kind() == ErrorKind::Capacity => self.resolve_again(error).await,
             done => done,
         }
     }
 
     /// Waits for capacity and resolves all hosts again, after this refusal.
-    pub(super) async fn resolve_again(&self, mut refused: Error) -> Result<Found> {
+    pub(super) async fn resolve_again(&self, mut refused: Error) -> Result<Resolution> {
         let mut last_check = self.wait.checks();
         loop {
-            let choose = || self.world.choose();
+            let choose = || self.supply.resolve_hosts_again();
             refused = match self.wait.next("all hosts", refused, &mut last_check, choose).await? {
                 Next::Refused(error) => error,
-                Next::Ask(_) => match self.world.resolve().await {
+                Next::Ask(_) => match self.supply.resolve().await {
                     Err(error) if error.kind() == ErrorKind::Capacity => error,
                     done => return done,
                 },
@@ -64,13 +58,13 @@ impl CapacityReplan<'_> {
         refusal: Error,
         ledger: &Ledger,
     ) -> Result<ResourceRequest> {
-        match self.world.choose().await {
+        match self.supply.resolve_hosts_again().await {
             Err(none) if none.kind() == ErrorKind::Capacity => return Err(refusal),
             chosen => chosen?,
         }
         match self.chosen_for(last, ledger)? {
             Some(next) if refused.iter().all(|one| (&one.settings, &one.found) != (&next.settings, &next.found)) => {
-                self.world.config.events.note(format!("{refusal}; the next choice is {}", next.label()));
+                self.events.note(format!("{refusal}; the next choice is {}", next.label()));
                 Ok(next)
             }
             Some(_) => Err(refusal),
@@ -91,7 +85,9 @@ impl CapacityReplan<'_> {
         let wait = &self.wait;
         let mut last_check = wait.last_check_of(&last.key);
         loop {
-            let next = wait.next(&last.key.display_name(), refusal, &mut last_check, || self.world.choose()).await;
+            let next = wait
+                .next(&last.key.display_name(), refusal, &mut last_check, || self.supply.resolve_hosts_again())
+                .await;
             wait.set_last_check(&last.key, last_check);
             refusal = match next? {
                 Next::Refused(error) => error,
@@ -109,7 +105,7 @@ impl CapacityReplan<'_> {
     /// The last choice for this request; `None` if it depends on other resources than those that exist, such as the
     /// rules of another region: then a new plan is needed.
     fn chosen_for(&self, request: &ResourceRequest, ledger: &Ledger) -> Result<Option<ResourceRequest>> {
-        let all = self.world.requests()?;
+        let all = self.supply.requests()?;
         let known = ledger.state();
         let is_there = |need: &ResourceRequest| {
             let of_journal = known.items.get(&need.key).map(|item| item.digest.as_str());

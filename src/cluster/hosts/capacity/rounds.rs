@@ -4,14 +4,13 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::decide::{AfterRun, Run, Tried};
-use super::replan::CapacityReplan;
 use super::wait::CapacityWait;
-use crate::cluster::hosts::acquire::Found;
-use crate::cluster::hosts::world::ProjectWorld;
-use crate::engine::{Executed, Pipeline, Planned, World as _};
+use crate::cluster::hosts::on_hosts::OnHosts;
+use crate::engine::{Executed, Pipeline, Planned};
 use crate::error::{Error, ErrorKind, LeftBehind, Result};
 use crate::name::Key;
 use crate::plan::{Action, Goal, Observed, Operation, Plan};
+use crate::provider::Offer;
 use crate::spec::Loaded;
 use crate::state::ClusterState;
 
@@ -21,28 +20,30 @@ const LAST_MOMENT: Duration = Duration::from_millis(500);
 /// Carries out the plan, and replans as long as [`super::decide`] says so. Returns the number of operations.
 pub(in crate::cluster::hosts) async fn carry_to(
     pipeline: &Pipeline<'_>,
-    replan: &CapacityReplan<'_>,
+    on: &OnHosts,
     loaded: &Loaded,
-    (found, mut observed, mut goal): (Found, Observed, Goal),
+    mut offers: Vec<Offer>,
+    mut observed: Observed,
+    mut goal: Goal,
 ) -> Result<usize> {
-    let CapacityReplan { world, wait } = replan;
-    let (mut offers, mut operations, mut tried) = (found.offers, 0, Tried::default());
+    let wait = &on.wait;
+    let (mut operations, mut tried) = (0, Tried::default());
     let mut made = BTreeSet::new();
     loop {
         let Planned { observed: current, plan } = pipeline.plan_for(&goal, observed)?;
-        world.note_resources(&current, pipeline.ledger)?;
+        on.note_resources(&current, pipeline.ledger)?;
         operations += plan.operations.len();
         made.extend(acquired(&plan));
         wait.begin();
         let mut errors = carry_out(pipeline, wait, &plan).await.errors;
         let (needs_replan, mut gave_back) = (wait.needs_replan(), false);
         loop {
-            let (has_made, makes_hosts) = (!made.is_empty(), world.makes_hosts());
+            let (has_made, makes_hosts) = (!made.is_empty(), on.supply.makes_hosts());
             let run = Run { errors: &errors, has_made, needs_replan, makes_hosts };
             let at = wait.moment();
             match wait.policy().after_run(run, tried, at) {
                 AfterRun::Done => {
-                    observe_all_again(pipeline, world, &plan).await?;
+                    observe_all_again(pipeline, on, &plan).await?;
                     return Ok(operations);
                 }
                 AfterRun::Fail => {
@@ -62,29 +63,29 @@ pub(in crate::cluster::hosts) async fn carry_to(
                 AfterRun::Resolve => {
                     tried.places += usize::from(!wait.policy().waits(at));
                     wait.begin();
-                    offers = replan.resolve().await?.offers;
+                    offers = on.resolve_or_wait().await?.offers;
                 }
                 AfterRun::WaitAndResolve => {
                     wait.begin();
-                    offers = replan.resolve_again(first_of(errors).0).await?.offers;
+                    offers = on.resolve_again(first_of(errors).0).await?.offers;
                 }
                 AfterRun::End => {
                     let refused = first_of(errors).0;
-                    return Err(if gave_back { refused } else { kept(world, &pipeline.ledger.state(), refused) });
+                    return Err(if gave_back { refused } else { kept(on, &pipeline.ledger.state(), refused) });
                 }
             }
             break;
         }
         observed = pipeline.observe_consistent().await?;
-        goal = world.goal(loaded, &offers, &pipeline.ledger.state(), &observed)?;
+        goal = on.goal_of_up(loaded, &offers, &pipeline.ledger.state(), &observed)?;
     }
 }
 
 /// Observes all hosts again after a deployment to several: only then does the head see all nodes.
-async fn observe_all_again(pipeline: &Pipeline<'_>, world: &ProjectWorld, plan: &Plan) -> Result<()> {
+async fn observe_all_again(pipeline: &Pipeline<'_>, on: &OnHosts, plan: &Plan) -> Result<()> {
     let deploys = |operation: &Operation| matches!(operation.action, Action::Deploy { .. });
-    if world.host_keys().len() > 1 && plan.operations.iter().any(deploys) {
-        world.observe(&pipeline.ledger.state()).await?;
+    if on.hosts().len() > 1 && plan.operations.iter().any(deploys) {
+        on.observe_all(&pipeline.ledger.state()).await?;
     }
     Ok(())
 }
@@ -143,13 +144,13 @@ async fn give_back(pipeline: &Pipeline<'_>, made: &mut BTreeSet<Key>, refused: E
 }
 
 /// Adds which hosts exist, and what they cost.
-fn kept(world: &ProjectWorld, known: &ClusterState, refused: Error) -> Error {
-    let hosts = world.host_keys();
+fn kept(on: &OnHosts, known: &ClusterState, refused: Error) -> Error {
+    let hosts = on.hosts();
     let there = hosts.iter().filter(|host| known.items.get(*host).is_some_and(|item| item.id.is_some()));
     let names: Vec<String> = there.map(Key::display_name).collect();
     if names.is_empty() {
         return refused;
     }
-    let cost = world.hourly(known).map(|cost| format!(", which costs {cost} an hour")).unwrap_or_default();
+    let cost = on.supply.hourly(known).map(|cost| format!(", which costs {cost} an hour")).unwrap_or_default();
     refused.because(format!("{} of {} hosts exist and are kept: {}{cost}", names.len(), hosts.len(), names.join(", ")))
 }

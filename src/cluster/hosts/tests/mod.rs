@@ -9,9 +9,10 @@ mod time;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::capacity::{CapacityReplan, CapacityWait, carry_to};
-use super::promise::Compared;
-use super::world::{ProjectWorld, ProjectWorldConfig, Purpose};
+use super::capacity::{CapacityWait, carry_to};
+use super::on_hosts::{OnHosts, Parts};
+use super::promise::{Compared, promises};
+use crate::cluster::substrate::Look;
 use crate::engine::{Cancel, CancelHandle, Ledger, Pipeline};
 use crate::error::Result;
 use crate::event::{Bus, EventKind};
@@ -20,7 +21,7 @@ use crate::provider::Provider as _;
 use crate::render::Library;
 use crate::secret::Secrets;
 use crate::spec::{Loaded, parse};
-use crate::state::{ClusterState, Paths, Store};
+use crate::state::{ClusterState, Pages, Paths, Store};
 
 use cloud::Cloud;
 use hosts::Hosts;
@@ -97,27 +98,28 @@ impl Home {
         let cancel = self.cancel.1.clone();
         let ledger = self.ledger();
         let poll = self.cloud.capability().poll;
-        let world = ProjectWorld::new(ProjectWorldConfig {
+        let wait = CapacityWait::new(wait, loaded.spec.capacity.as_ref(), poll, &events, &cancel);
+        let on = OnHosts::new(Parts {
             scope: Self::scope(),
             spec: loaded.spec.clone(),
             provider: Box::new(self.cloud.clone()),
             connector: Arc::new(self.hosts.clone()),
             library: Library::default(),
             paths: self.paths(),
-            secrets: Secrets::placeholders(),
+            secrets: Ok(Secrets::placeholders()),
             files: Some(Vec::new()),
-            purpose: Purpose::Check,
+            pages: Pages::from([("dashboard".to_owned(), 8265), ("client".to_owned(), 10001)]),
+            look: Look::Checks { at_most: Duration::ZERO },
+            wait,
             events: events.clone(),
             cancel: cancel.clone(),
         });
-        let wait = CapacityWait::new(wait, loaded.spec.capacity.as_ref(), poll, &events, &cancel);
-        let replan = CapacityReplan { world: &world, wait };
-        let pipeline = Pipeline { world: &world, replan: &replan, ledger: &ledger, events: &events, cancel: &cancel };
+        let pipeline = Pipeline { world: &on, replan: &on, ledger: &ledger, events: &events, cancel: &cancel };
         let result = async {
-            let found = replan.resolve().await?;
+            let found = on.resolve_or_wait().await?;
             let observed = pipeline.observe_consistent().await?;
-            let goal = world.goal(loaded, &found.offers, &ledger.state(), &observed)?;
-            carry_to(&pipeline, &replan, loaded, (found, observed, goal)).await
+            let goal = on.goal_of_up(loaded, &found.offers, &ledger.state(), &observed)?;
+            carry_to(&pipeline, &on, loaded, found.offers, observed, goal).await
         }
         .await;
         let mut received = Vec::new();
@@ -125,6 +127,6 @@ impl Home {
             received.push(event);
         }
         let known = ledger.state();
-        Went { promises: world.promises(&known), result, events: received, known }
+        Went { promises: promises(&on.layout(&known), &known), result, events: received, known }
     }
 }

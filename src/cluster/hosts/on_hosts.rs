@@ -1,0 +1,198 @@
+//! A cluster on hosts.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::capacity::CapacityWait;
+use super::connector::HostConnector;
+use super::fleet::Fleet;
+use super::layout::{HostContent, Layout};
+use super::supply::Supply;
+use crate::cluster::local_files::{self, LocalFiles};
+use crate::cluster::options::DownOptions;
+use crate::cluster::pages::choose_pages;
+use crate::cluster::settings::Settings;
+use crate::cluster::substrate::{Look, Opening};
+use crate::engine::Cancel;
+use crate::error::Result;
+use crate::event::Bus;
+use crate::name::{Key, Scope};
+use crate::provider::Provider;
+use crate::render::Library;
+use crate::runtime::project::{self, CleanOptions, HostInput, ProjectRuntime};
+use crate::secret::Secrets;
+use crate::spec::{Loaded, Spec, external_credentials};
+use crate::state::{ClusterState, Pages, Paths};
+
+/// The pages of a cluster on hosts.
+const PAGES: [&str; 6] = ["dashboard", "grafana", "prometheus", "object-store", "jupyter", "client"];
+
+/// A cluster on hosts: everything that does not change while a command runs, its [`Supply`] and its [`Fleet`].
+pub(super) struct OnHosts {
+    pub(super) scope: Scope,
+    pub(super) spec: Spec,
+    pub(super) library: Library,
+    /// The cluster's credentials, or why they cannot be read.
+    pub(super) secrets: Result<Secrets>,
+    /// The files of this machine that hosts should have; `None` where nothing is filled.
+    pub(super) files: Option<Vec<LocalFiles>>,
+    /// The ports of the pages on this machine, unless the state has them.
+    pub(super) pages: Pages,
+    /// How hosts are cleaned when everything is removed; `None` for a command that removes only what it must.
+    pub(super) removal: Option<DownOptions>,
+    pub(super) events: Bus,
+    pub(super) cancel: Cancel,
+    pub(super) supply: Supply,
+    pub(super) fleet: Fleet,
+    pub(super) wait: CapacityWait,
+}
+
+/// What a cluster on hosts is made of.
+pub(super) struct Parts {
+    pub(super) scope: Scope,
+    pub(super) spec: Spec,
+    pub(super) provider: Box<dyn Provider>,
+    pub(super) connector: Arc<dyn HostConnector>,
+    pub(super) library: Library,
+    pub(super) paths: Paths,
+    pub(super) secrets: Result<Secrets>,
+    pub(super) files: Option<Vec<LocalFiles>>,
+    pub(super) pages: Pages,
+    pub(super) look: Look,
+    pub(super) wait: CapacityWait,
+    pub(super) events: Bus,
+    pub(super) cancel: Cancel,
+}
+
+impl OnHosts {
+    /// Connects to nothing yet.
+    pub(super) fn new(parts: Parts) -> Self {
+        let Parts {
+            scope,
+            spec,
+            provider,
+            connector,
+            library,
+            paths,
+            secrets,
+            files,
+            pages,
+            look,
+            wait,
+            events,
+            cancel,
+        } = parts;
+        let fleet = Fleet::new(scope.clone(), &spec, provider.as_ref(), connector, paths, look);
+        let supply = Supply::new(provider, scope.clone(), &spec, events.clone(), cancel.clone());
+        Self { scope, spec, library, secrets, files, pages, removal: None, events, cancel, supply, fleet, wait }
+    }
+
+    /// Opens a cluster on hosts.
+    ///
+    /// # Errors
+    /// If the spec has what its hosts cannot use, or credentials or files cannot be read.
+    pub(super) fn open(opening: &Opening<'_>, connector: Arc<dyn HostConnector>) -> Result<Self> {
+        let Opening { settings, spec, known, look, .. } = *opening;
+        let files = match opening.loaded {
+            Some(loaded) => {
+                playbooks_fit(settings, loaded)?;
+                Some(local_files::read(spec, &settings.events)?)
+            }
+            None => None,
+        };
+        let provider = settings.provider(spec)?;
+        let (events, cancel) = (settings.events.clone(), settings.cancel.clone());
+        let (asked, capacity) = match opening.up {
+            Some(up) => (up.wait_capacity, spec.capacity.as_ref()),
+            None => (None, None),
+        };
+        let wait = CapacityWait::new(asked, capacity, provider.capability().poll, &events, &cancel);
+        let pages = match (known.pages(), opening.up) {
+            (Some(pages), _) => pages.clone(),
+            (None, Some(_)) => choose_pages(&PAGES)?,
+            (None, None) => Pages::new(),
+        };
+        Ok(Self::new(Parts {
+            scope: settings.scope(&spec.name),
+            spec: spec.clone(),
+            provider,
+            connector,
+            library: settings.library.clone(),
+            paths: settings.paths.clone(),
+            secrets: with_external(spec, secrets(spec, opening.credentials)?),
+            files,
+            pages,
+            look,
+            wait,
+            events,
+            cancel,
+        }))
+    }
+
+    /// The runtime of the cluster's nodes.
+    pub(super) fn runtime(&self) -> &'static dyn ProjectRuntime {
+        project::of(self.spec.runtime)
+    }
+
+    /// The keys of the spec's hosts, in its order.
+    pub(super) fn hosts(&self) -> &[Key] {
+        self.fleet.hosts()
+    }
+
+    /// What the hosts should hold, from their facts as found now or recorded before.
+    pub(super) fn layout(&self, known: &ClusterState) -> Layout<'_> {
+        self.layout_on(self.fleet.survey(known))
+    }
+
+    fn layout_on(&self, hosts: Vec<HostInput>) -> Layout<'_> {
+        Layout {
+            scope: &self.scope,
+            spec: &self.spec,
+            library: &self.library,
+            secrets: self.secrets.as_ref().map_err(Clone::clone),
+            files: self.files.as_ref().map(|files| files.iter().map(|files| files.bundle.clone()).collect()),
+            addresses: self.supply.addresses(),
+            hosts,
+        }
+    }
+
+    /// What the hosts should hold, as last brought up; empty if the state is incomplete.
+    pub(super) fn recorded_content(&self, known: &ClusterState) -> BTreeMap<Key, HostContent> {
+        let recorded = self.fleet.recorded(known);
+        recorded.and_then(|hosts| self.layout_on(hosts).content(known.pages())).unwrap_or_default()
+    }
+
+    /// How a host is cleaned.
+    pub(super) fn clean_options(&self) -> CleanOptions {
+        match self.removal {
+            Some(DownOptions { keep_data, purge, .. }) => CleanOptions { ends_cluster: true, keep_data, purge },
+            None => CleanOptions::default(),
+        }
+    }
+
+    /// Whether a host's content is deleted with the host, so that cleaning is unnecessary.
+    pub(super) fn leaves_no_trace(&self) -> bool {
+        self.removal.is_some() && self.supply.makes_hosts()
+    }
+}
+
+/// Refuses values for playbooks that these cannot use, before any host is reached.
+pub(in crate::cluster) fn playbooks_fit(settings: &Settings, loaded: &Loaded) -> Result<()> {
+    let wrong = project::wrong_settings(&loaded.spec, &settings.library)?;
+    if wrong.is_empty() { Ok(()) } else { Err(loaded.places.errors(wrong)) }
+}
+
+/// The cluster's credentials; missing ones are generated.
+fn secrets(spec: &Spec, folder: &Path) -> Result<Secrets> {
+    match project::of(spec.runtime).has_services() || spec.own_store().is_some() {
+        true => crate::secret::ensure_secrets(folder),
+        false => Ok(Secrets::of_ray(crate::secret::ensure_ray_token(folder)?)),
+    }
+}
+
+/// These, with the credentials of the spec's external store. That they cannot be read matters only where hosts get them.
+fn with_external(spec: &Spec, secrets: Secrets) -> Result<Secrets> {
+    let Some(store) = spec.external_store() else { return Ok(secrets) };
+    Ok(Secrets { external: Some(external_credentials(&store.credentials_file, &store.profile)?), ..secrets })
+}
