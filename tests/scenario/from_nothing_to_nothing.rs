@@ -106,7 +106,7 @@ fn from_nothing_to_ready_and_back_to_nothing() {
     for port in blocks.iter().flat_map(|base| *base..base + 100) {
         assert!(TcpStream::connect(("127.0.0.1", port)).is_err(), "port {port} of ours is open");
     }
-    assert_eq!(shared.new_since(), Vec::<std::path::PathBuf>::new());
+    assert_eq!(shared.new_since(env.root()), Vec::<std::path::PathBuf>::new());
     let mut left = Vec::new();
     walk(env.root(), env.root(), &mut left);
     left.retain(|path| !is_allowed(path));
