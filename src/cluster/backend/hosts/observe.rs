@@ -9,7 +9,7 @@ use super::expected::{Expected, project_of};
 use super::world::{HostObservation, ProjectWorld, Purpose};
 use crate::error::{Error, Result};
 use crate::name::Key;
-use crate::plan::{Health, Observed, ObservedNode, ObservedProject};
+use crate::plan::{Health, Observed, ObservedNode, ObservedProject, Remnant};
 use crate::playbook::{self, Inspection, Stage};
 use crate::render::{quote, quote_path};
 use crate::runtime::project::{self, Container, Observation};
@@ -63,7 +63,7 @@ impl ProjectWorld {
                     health: Health::Broken(format!("it cannot be reached: {error}")),
                     running: false,
                     nodes: Vec::new(),
-                    remains: vec!["everything that was put there (it cannot be reached)".to_owned()],
+                    remains: vec![Remnant::OfUnreachableHost],
                 }),
                 Err(error) => unreachable = Some(unreachable.unwrap_or(error)),
             }
@@ -125,7 +125,7 @@ impl ProjectWorld {
         let mut remains = observation.remains.clone();
         if matches!(self.config.purpose, Purpose::Remove(clean) if clean.keep_data) {
             // What is kept on purpose is not left.
-            remains.retain(|what| !what.starts_with("volume ") && !what.starts_with("data folder "));
+            remains.retain(|what| !what.is_data());
         }
         if remains.is_empty() && observation.containers.is_empty() {
             return None;
