@@ -13,7 +13,7 @@ use crate::host::{ExecEnd, Host};
 use crate::name::Key;
 use crate::playbook;
 use crate::provider::Recorder as _;
-use crate::runtime::project::{self, CleanOptions, Filling};
+use crate::runtime::project::{self, CleanOptions, Container, Filling};
 use crate::spec::SetupSpec;
 
 use crate::state::{ClusterState, Pages};
@@ -92,7 +92,7 @@ impl ProjectWorld {
     /// look and the node's start: a cluster on one host then starts once more, on other ports.
     pub(super) async fn deploy(&self, project: &Key, host: &Key, ledger: &Ledger) -> Result<()> {
         let Err(error) = self.deploy_once(project, host, ledger).await else { return Ok(()) };
-        let runs = self.observed_containers(host).iter().any(|node| node.state == "running");
+        let runs = self.observed_containers(host).iter().any(Container::is_running);
         if error.retry_status() != Status::Temporary || runs || self.host_keys().len() > 1 {
             return Err(error);
         }

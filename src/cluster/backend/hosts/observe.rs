@@ -12,7 +12,7 @@ use crate::name::Key;
 use crate::plan::{Health, Observed, ObservedNode, ObservedProject, Remnant};
 use crate::playbook::{self, Inspection, Stage};
 use crate::render::{quote, quote_path};
-use crate::runtime::project::{self, Container, Observation};
+use crate::runtime::project::{self, Container, ContainerHealth, ContainerState, Observation};
 use crate::state::{ClusterState, ItemKind};
 
 /// How long `up` shows the result of a check that is slow again, while nothing was restarted; `verify` never does.
@@ -137,17 +137,15 @@ impl ProjectWorld {
         });
         let ill = observation.containers.iter().find_map(|container| {
             let name = container.key.display_name();
-            if container.state != "running" && by_hand.contains(&container.key) {
+            if !container.is_running() && by_hand.contains(&container.key) {
                 return Some(format!("{name} was stopped by hand"));
             }
-            match (container.state.as_str(), container.health.as_deref()) {
-                ("running", Some("unhealthy")) => Some(format!("{name} is unhealthy")),
+            match (&container.state, &container.health) {
+                (ContainerState::Running, Some(ContainerHealth::Unhealthy)) => Some(format!("{name} is unhealthy")),
                 // As after a restart of its host or engine: a deployment waits for it to become healthy.
-                ("running", Some("starting")) => Some(format!("{name} is starting")),
-                ("running", _) => None,
-                ("exited", _) if container.exit_code == Some(0) && container.health.is_none() => {
-                    Some(format!("{name} has ended"))
-                }
+                (ContainerState::Running, Some(ContainerHealth::Starting)) => Some(format!("{name} is starting")),
+                (ContainerState::Running, _) => None,
+                (ContainerState::Exited, None) if container.exit_code == Some(0) => Some(format!("{name} has ended")),
                 (state, _) => Some(format!("{name} is {state}")),
             }
         });
@@ -161,8 +159,7 @@ impl ProjectWorld {
                 Some(why) => Health::Broken(why),
                 None => Health::Good,
             },
-            running: observation.processes > 0
-                || observation.containers.iter().any(|container| container.state == "running"),
+            running: observation.processes > 0 || observation.containers.iter().any(Container::is_running),
             nodes: observation.containers.iter().filter(|container| container.key.is_node()).map(node).collect(),
             remains,
         })
@@ -173,7 +170,7 @@ impl ProjectWorld {
 fn node(container: &Container) -> ObservedNode {
     ObservedNode {
         key: container.key.clone(),
-        running: container.state == "running",
+        running: container.is_running(),
         digest: container.digest.clone().filter(|digest| !digest.is_empty()),
     }
 }

@@ -291,7 +291,7 @@ impl ProjectWorld {
     /// of them.
     pub(super) fn ports_of(&self, known: &ClusterState, host: &Key, facts: &Facts) -> HostPorts {
         let mut observations = self.observations();
-        let runs = |one: &HostObservation| one.containers.iter().any(|container| container.state == "running");
+        let runs = |one: &HostObservation| one.containers.iter().any(Container::is_running);
         let idle = observations.by_host.get(host).is_some_and(|one| !runs(one));
         let mut taken = taken(facts);
         // Hosts may share a machine, and be inspected before any of them runs: ports chosen for another are taken.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::{ContainerHealth, ContainerState};
 use crate::name::Key;
 use crate::plan::Remnant;
 
@@ -15,10 +16,10 @@ pub struct Container {
     pub name: String,
     /// The key within the cluster: `head`, `worker0`, `grafana`.
     pub key: Key,
-    /// `running`, `exited`, `restarting`, `created`, `dead`.
-    pub state: String,
-    /// `healthy`, `unhealthy`, `starting`; `None` without a health check.
-    pub health: Option<String>,
+    /// What it does now.
+    pub state: ContainerState,
+    /// The result of its health check; `None` without one.
+    pub health: Option<ContainerHealth>,
     /// The start time, as the engine reports it.
     pub started_at: String,
     /// The last exit code, if it is not running.
@@ -31,6 +32,13 @@ pub struct Container {
     pub restarts: u32,
     /// When it last ended, if that is known.
     pub ended_at: Option<jiff::Timestamp>,
+}
+
+impl Container {
+    /// Whether it runs, healthy or not.
+    pub fn is_running(&self) -> bool {
+        self.state == ContainerState::Running
+    }
 }
 
 /// Everything found on one host with one tag.
@@ -74,8 +82,8 @@ struct ContainerLine {
     key: Option<String>,
     #[serde(default)]
     service: Option<String>,
-    state: String,
-    health: Option<String>,
+    state: ContainerState,
+    health: Option<ContainerHealth>,
     started_at: String,
     exit_code: Option<i32>,
     #[serde(default)]
@@ -173,8 +181,8 @@ mod tests {
         assert_eq!(seen.containers.len(), 2);
         assert_eq!((seen.containers[0].key.as_str(), seen.containers[0].exit_code), ("mydb", Some(137)));
         assert_eq!(
-            (seen.containers[1].name.as_str(), seen.containers[1].health.as_deref()),
-            ("gpucl-abcd1234-c-head", Some("healthy"))
+            (seen.containers[1].name.as_str(), &seen.containers[1].health),
+            ("gpucl-abcd1234-c-head", &Some(ContainerHealth::Healthy))
         );
         assert_eq!(seen.remains.len(), 3);
     }
