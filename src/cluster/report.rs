@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::money::Money;
 use crate::name::ClusterName;
+use crate::runtime::project::{ContainerHealth, ContainerState};
 use crate::state::{ClusterState, Spending};
 use crate::util::human;
 
@@ -71,10 +72,10 @@ pub struct ContainerReport {
     pub name: String,
     /// The host's display name: `host-0`.
     pub host: String,
-    /// `running`, `exited`, `restarting`, `created`, `dead`.
-    pub state: String,
-    /// `healthy`, `unhealthy`, `starting`; none where it has no health check.
-    pub health: Option<String>,
+    /// What it does now.
+    pub state: ContainerState,
+    /// The result of its health check; none where it has none.
+    pub health: Option<ContainerHealth>,
     /// The time since its start, in seconds.
     pub age_seconds: Option<u64>,
 }

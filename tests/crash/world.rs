@@ -9,7 +9,8 @@ use gpucl::engine::{Ledger, World};
 use gpucl::error::{Error, ErrorKind, Result};
 use gpucl::name::Key;
 use gpucl::plan::{
-    Action, Change, Health, NodeChange, NodeRequest, Observed, ObservedNode, ObservedProject, Operation, ProjectRequest,
+    Action, Change, Health, NodeChange, NodeRequest, Observed, ObservedNode, ObservedProject, Operation,
+    ProjectRequest, Remnant,
 };
 use gpucl::provider::{ObservedResource, Recorder as _};
 use gpucl::state::{ClusterState, ItemKind, ItemState};
@@ -197,7 +198,7 @@ impl MemoryWorld {
                     health: Health::Good,
                     running: true,
                     nodes: running,
-                    remains: vec!["a folder".to_owned()],
+                    remains: vec![Remnant::Other("a folder".to_owned())],
                 });
             }
             Action::StopProject { .. } => {
@@ -237,7 +238,7 @@ fn believed(wanted: &ProjectRequest) -> ObservedProject {
         health: Health::Good,
         running: true,
         nodes: wanted.nodes.iter().map(node).collect(),
-        remains: vec!["a folder".to_owned()],
+        remains: vec![Remnant::Other("a folder".to_owned())],
     }
 }
 

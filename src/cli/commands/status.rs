@@ -9,6 +9,7 @@ use crate::cluster::{self, ContainerReport, NodeReport, StatusReport};
 use crate::engine::Cancel;
 use crate::error::Result;
 use crate::ray::Node;
+use crate::runtime::project::ContainerState;
 use crate::util::{human, when};
 use std::time::Duration;
 
@@ -103,10 +104,10 @@ async fn inspect(app: &App, args: &Args, target: &Target) -> Result<Option<Statu
 
 /// The state of a container, as text.
 fn in_words(container: &ContainerReport) -> String {
-    match (container.state.as_str(), &container.health) {
-        ("running", Some(health)) => format!("runs, {health}"),
-        ("running", None) => "runs".to_owned(),
-        (state, _) => state.to_owned(),
+    match (&container.state, &container.health) {
+        (ContainerState::Running, Some(health)) => format!("runs, {health}"),
+        (ContainerState::Running, None) => "runs".to_owned(),
+        (state, _) => state.to_string(),
     }
 }
 

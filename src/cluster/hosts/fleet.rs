@@ -279,7 +279,7 @@ impl Fleet {
         facts: &Facts,
     ) -> HostPorts {
         let record = records.get(host);
-        let runs = |one: &Inspected| one.containers.iter().any(|container| container.state == "running");
+        let runs = |one: &Inspected| one.containers.iter().any(Container::is_running);
         let idle = record.and_then(|record| record.inspected.as_ref()).is_some_and(|one| !runs(one));
         let mut taken = taken(facts);
         // Hosts may share a machine, and be inspected before any of them runs: ports chosen for another are taken.

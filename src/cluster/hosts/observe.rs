@@ -8,9 +8,9 @@ use super::on_hosts::OnHosts;
 use crate::cluster::substrate::Look;
 use crate::error::{Error, Result};
 use crate::name::Key;
-use crate::plan::{Health, Observed, ObservedNode, ObservedProject};
+use crate::plan::{Health, Observed, ObservedNode, ObservedProject, Remnant};
 use crate::playbook::Inspection;
-use crate::runtime::project::{Container, Observation};
+use crate::runtime::project::{Container, ContainerHealth, ContainerState, Observation};
 use crate::state::{ClusterState, ItemKind};
 
 impl OnHosts {
@@ -62,7 +62,7 @@ impl OnHosts {
                     health: Health::Broken(format!("it cannot be reached: {error}")),
                     running: false,
                     nodes: Vec::new(),
-                    remains: vec!["everything that was put there (it cannot be reached)".to_owned()],
+                    remains: vec![Remnant::OfUnreachableHost],
                 }),
                 Err(error) => unreachable = Some(unreachable.unwrap_or(error)),
             }
@@ -85,7 +85,7 @@ impl OnHosts {
         let mut remains = observation.remains.clone();
         if self.clean_options().keep_data {
             // What is kept on purpose is not left.
-            remains.retain(|what| !what.starts_with("volume ") && !what.starts_with("data folder "));
+            remains.retain(|what| !what.is_data());
         }
         if remains.is_empty() && observation.containers.is_empty() {
             return None;
@@ -97,17 +97,15 @@ impl OnHosts {
         });
         let ill = observation.containers.iter().find_map(|container| {
             let name = container.key.display_name();
-            if container.state != "running" && by_hand.contains(&container.key) {
+            if !container.is_running() && by_hand.contains(&container.key) {
                 return Some(format!("{name} was stopped by hand"));
             }
-            match (container.state.as_str(), container.health.as_deref()) {
-                ("running", Some("unhealthy")) => Some(format!("{name} is unhealthy")),
+            match (&container.state, &container.health) {
+                (ContainerState::Running, Some(ContainerHealth::Unhealthy)) => Some(format!("{name} is unhealthy")),
                 // As after a restart of its host or engine: a deployment waits for it to become healthy.
-                ("running", Some("starting")) => Some(format!("{name} is starting")),
-                ("running", _) => None,
-                ("exited", _) if container.exit_code == Some(0) && container.health.is_none() => {
-                    Some(format!("{name} has ended"))
-                }
+                (ContainerState::Running, Some(ContainerHealth::Starting)) => Some(format!("{name} is starting")),
+                (ContainerState::Running, _) => None,
+                (ContainerState::Exited, None) if container.exit_code == Some(0) => Some(format!("{name} has ended")),
                 (state, _) => Some(format!("{name} is {state}")),
             }
         });
@@ -121,8 +119,7 @@ impl OnHosts {
                 Some(why) => Health::Broken(why),
                 None => Health::Good,
             },
-            running: observation.processes > 0
-                || observation.containers.iter().any(|container| container.state == "running"),
+            running: observation.processes > 0 || observation.containers.iter().any(Container::is_running),
             nodes: observation.containers.iter().filter(|container| container.key.is_node()).map(node).collect(),
             remains,
         })
@@ -133,7 +130,7 @@ impl OnHosts {
 fn node(container: &Container) -> ObservedNode {
     ObservedNode {
         key: container.key.clone(),
-        running: container.state == "running",
+        running: container.is_running(),
         digest: container.digest.clone().filter(|digest| !digest.is_empty()),
     }
 }

@@ -8,7 +8,7 @@ use crate::name::Key;
 use crate::plan::Observed;
 use crate::playbook::Facts;
 use crate::provider::HostPlace;
-use crate::runtime::project::Container;
+use crate::runtime::project::{Container, ContainerState};
 use crate::state::ClusterState;
 
 /// Completes a report by what an inspection of the hosts found; `observed` is `None` if that came to no end.
@@ -27,7 +27,7 @@ pub(super) fn with_observation(
         let facts = on.fleet.facts(&node.host);
         let containers = on.fleet.containers(&node.host);
         let container = containers.iter().find(|container| container.key == node.key);
-        let runs = container.is_some_and(|container| container.state == "running");
+        let runs = container.is_some_and(Container::is_running);
         running += usize::from(runs);
         report.nodes.push(NodeReport {
             name: node.key.display_name(),
@@ -43,7 +43,7 @@ pub(super) fn with_observation(
                 (None, _) if was_stopped(state, &node.host) => Some("it was stopped".to_owned()),
                 _ if !runs && by_hand.contains(&node.key) => Some(BY_HAND.to_owned()),
                 (None, _) => Some(format!("its {node_is} is missing")),
-                (Some(Container { exit_code: Some(code), state, .. }), _) if !runs && state == "exited" => {
+                (Some(Container { exit_code: Some(code), state: ContainerState::Exited, .. }), _) => {
                     Some(format!("its {node_is} ended with exit code {code}"))
                 }
                 (Some(container), _) if !runs => Some(format!("its {node_is} is {}", container.state)),
@@ -69,7 +69,7 @@ pub(super) fn with_observation(
             host: name.clone(),
             state: container.state.clone(),
             health: container.health.clone(),
-            age_seconds: Some(container).filter(|container| container.state == "running").and_then(age),
+            age_seconds: Some(container).filter(|container| container.is_running()).and_then(age),
         }));
     }
     let ends = observed.and_then(|observed| earliest_end(&observed.resources));
@@ -114,10 +114,10 @@ fn restarted(state: &ClusterState, host: &Key, now: &Facts) -> bool {
 fn last_end(node: &Container, ready: Option<jiff::Timestamp>) -> Option<LastEnd> {
     let started = node.started_at.parse::<jiff::Timestamp>().ok();
     let is_checked = matches!((started, ready), (Some(started), Some(ready)) if started <= ready);
-    let then = match node.state.as_str() {
-        "running" if node.restarts > 0 && !is_checked => AfterEnd::StartedAgain,
-        "exited" | "dead" => AfterEnd::Stays,
-        "restarting" => AfterEnd::StartsAgain,
+    let then = match node.state {
+        ContainerState::Running if node.restarts > 0 && !is_checked => AfterEnd::StartedAgain,
+        ContainerState::Exited | ContainerState::Dead => AfterEnd::Stays,
+        ContainerState::Restarting => AfterEnd::StartsAgain,
         _ => return None,
     };
     Some(LastEnd { at: node.ended_at, exit_code: node.exit_code, restarts: node.restarts, then })
@@ -135,13 +135,13 @@ mod tests {
 
     #[test]
     fn the_end_of_a_node_is_known_until_the_cluster_was_checked_again() {
-        let node = |state: &str, restarts: u32, started: &str| Container {
+        let node = |state: ContainerState, restarts: u32, started: &str| Container {
             name: "gpucl-abcd1234-c-head".to_owned(),
             key: Key::head(),
-            state: state.to_owned(),
+            exit_code: (state != ContainerState::Running).then_some(137),
+            state,
             health: None,
             started_at: started.to_owned(),
-            exit_code: (state != "running").then_some(137),
             pid: None,
             digest: None,
             restarts,
@@ -150,11 +150,11 @@ mod tests {
         let ready = Some("2026-11-21T12:00:00Z".parse().unwrap());
         let then = |node: &Container| last_end(node, ready).map(|end| (end.then, end.exit_code));
         let (before, after) = ("2026-11-21T11:00:00Z", "2026-11-21T13:00:00.5Z");
-        assert_eq!(then(&node("running", 0, after)), None);
-        assert_eq!(then(&node("running", 2, before)), None, "the checks passed since");
-        assert_eq!(then(&node("running", 2, after)), Some((AfterEnd::StartedAgain, None)));
-        assert_eq!(then(&node("exited", 0, before)), Some((AfterEnd::Stays, Some(137))));
-        assert_eq!(then(&node("restarting", 1, before)), Some((AfterEnd::StartsAgain, Some(137))));
-        assert_eq!(then(&node("created", 0, "")), None);
+        assert_eq!(then(&node(ContainerState::Running, 0, after)), None);
+        assert_eq!(then(&node(ContainerState::Running, 2, before)), None, "the checks passed since");
+        assert_eq!(then(&node(ContainerState::Running, 2, after)), Some((AfterEnd::StartedAgain, None)));
+        assert_eq!(then(&node(ContainerState::Exited, 0, before)), Some((AfterEnd::Stays, Some(137))));
+        assert_eq!(then(&node(ContainerState::Restarting, 1, before)), Some((AfterEnd::StartsAgain, Some(137))));
+        assert_eq!(then(&node(ContainerState::Created, 0, "")), None);
     }
 }

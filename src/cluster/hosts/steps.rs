@@ -11,7 +11,7 @@ use crate::host::Host;
 use crate::name::Key;
 use crate::playbook::{self, Stage, StageReport};
 use crate::provider::Recorder as _;
-use crate::runtime::project::{self, Filling};
+use crate::runtime::project::{self, Container, Filling};
 use crate::spec::SetupSpec;
 use crate::state::{ClusterState, HostPorts, Pages};
 
@@ -82,7 +82,7 @@ impl OnHosts {
     /// look and the node's start: a cluster on one host then starts once more, on other ports.
     pub(super) async fn deploy(&self, project: &Key, host: &Key, ledger: &Ledger) -> Result<()> {
         let Err(error) = self.deploy_once(project, host, ledger).await else { return Ok(()) };
-        let runs = self.fleet.containers(host).iter().any(|node| node.state == "running");
+        let runs = self.fleet.containers(host).iter().any(Container::is_running);
         if error.retry_status() != Status::Temporary || runs || self.hosts().len() > 1 {
             return Err(error);
         }

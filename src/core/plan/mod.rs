@@ -5,6 +5,7 @@ mod observed;
 mod operation;
 mod price;
 mod reconcile;
+mod remnant;
 mod share;
 #[cfg(test)]
 mod tests;
@@ -17,3 +18,4 @@ pub use observed::{Health, Observed, ObservedNode, ObservedProject};
 pub use operation::{Action, Change, NodeChange, Operation, Plan};
 pub use price::Price;
 pub use reconcile::{Goal, Outcome, reconcile};
+pub use remnant::Remnant;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::Remnant;
 use crate::name::Key;
 use crate::provider::ObservedResource;
 
@@ -42,15 +43,14 @@ pub struct ObservedProject {
     pub running: bool,
     /// The nodes found on the host.
     pub nodes: Vec<ObservedNode>,
-    /// A complete list of what is there, as text.
-    pub remains: Vec<String>,
+    /// A complete list of what is there.
+    pub remains: Vec<Remnant>,
 }
 
 impl ObservedProject {
     /// Whether it is only what `down --keep-data` has kept: volumes and the data folder.
     pub(super) fn is_kept_data(&self) -> bool {
-        let is_data = |what: &String| what.starts_with("volume ") || what.starts_with("data folder ");
-        !self.running && self.nodes.is_empty() && !self.remains.is_empty() && self.remains.iter().all(is_data)
+        !self.running && self.nodes.is_empty() && !self.remains.is_empty() && self.remains.iter().all(Remnant::is_data)
     }
 }
 

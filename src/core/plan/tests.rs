@@ -97,7 +97,7 @@ fn observed_project(wanted: &ProjectRequest) -> ObservedProject {
         health: Health::Good,
         running: true,
         nodes: wanted.nodes.iter().map(node).collect(),
-        remains: vec!["folder /x".to_owned()],
+        remains: vec![Remnant::Folder("/x".to_owned())],
     }
 }
 

@@ -225,7 +225,7 @@ fn kept_data_is_not_cleaned_by_up() {
         health: Health::Good,
         running: false,
         nodes: Vec::new(),
-        remains: remains.iter().map(|&what| what.to_owned()).collect(),
+        remains: remains.iter().map(|what| Remnant::parse(what)).collect(),
     };
     let plan = |goal: &Goal, remains: &[&str]| {
         let observed = Observed { projects: vec![kept(remains)], ..Observed::default() };

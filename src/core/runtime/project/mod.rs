@@ -4,6 +4,7 @@
 //! stages and scripts. `cluster::backend::hosts` runs them, without knowing the runtime.
 
 mod by_hand;
+mod condition;
 mod deployment;
 mod logs;
 mod observation;
@@ -12,6 +13,7 @@ pub(super) mod setup;
 use std::collections::BTreeSet;
 
 pub use by_hand::ByHand;
+pub use condition::{ContainerHealth, ContainerState};
 pub use deployment::{
     Bundle, CleanOptions, DATA_FOLDER, DeployRequest, Deployment, Filling, HostFolders, HostInput, Others, Page,
     PrepareRequest, nodes_of,

@@ -5,49 +5,51 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::{ContainerHealth, ContainerState};
 use crate::name::Key;
-use crate::util::human;
+use crate::plan::Remnant;
 
 /// A node or service of a project: a container, or a process with its children.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Container {
     /// The name, which is the tag.
     pub name: String,
     /// The key within the cluster: `head`, `worker0`, `grafana`.
     pub key: Key,
-    /// `running`, `exited`, `restarting`, `created`, `dead`.
-    pub state: String,
-    /// `healthy`, `unhealthy`, `starting`; `None` without a health check.
-    pub health: Option<String>,
+    /// What it does now.
+    pub state: ContainerState,
+    /// The result of its health check; `None` without one.
+    pub health: Option<ContainerHealth>,
     /// The start time, as the engine reports it.
     pub started_at: String,
     /// The last exit code, if it is not running.
     pub exit_code: Option<i32>,
     /// The pid on the host, if it is a running process.
-    #[serde(default)]
     pub pid: Option<u32>,
     /// The digest of its start parameters, if recorded.
-    #[serde(default)]
     pub digest: Option<String>,
     /// How often it was started again by itself after it had ended.
-    #[serde(default)]
     pub restarts: u32,
     /// When it last ended, if that is known.
-    #[serde(default)]
     pub ended_at: Option<jiff::Timestamp>,
 }
 
+impl Container {
+    /// Whether it runs, healthy or not.
+    pub fn is_running(&self) -> bool {
+        self.state == ContainerState::Running
+    }
+}
+
 /// Everything found on one host with one tag.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Observation {
     /// The nodes and services.
     pub containers: Vec<Container>,
     /// How many processes carry the tag, where nodes are processes; includes those of no known node.
-    #[serde(default)]
     pub processes: usize,
-    /// Everything with the tag, in words, such as `volume gpucl-…`, `folder /var/lib/gpucl/…`, `nftables table
-    /// gpucl_…`.
-    pub remains: Vec<String>,
+    /// Everything with the tag.
+    pub remains: Vec<Remnant>,
 }
 
 /// The result of a host's check.
@@ -80,8 +82,8 @@ struct ContainerLine {
     key: Option<String>,
     #[serde(default)]
     service: Option<String>,
-    state: String,
-    health: Option<String>,
+    state: ContainerState,
+    health: Option<ContainerHealth>,
     started_at: String,
     exit_code: Option<i32>,
     #[serde(default)]
@@ -105,15 +107,15 @@ pub fn parse_observation(lines: &[String]) -> Observation {
     let mut ended: Vec<EndedLine> = Vec::new();
     for line in lines.iter().map(|line| line.trim_start()) {
         if let Some(text) = line.strip_prefix("::remains ") {
-            seen.remains.push(text.trim_end().to_owned());
+            seen.remains.push(Remnant::parse(text.trim_end()));
         } else if let Some(count) = line.strip_prefix("::alive ") {
             seen.processes = count.trim().parse().unwrap_or_default();
-            seen.remains.push(human::count(seen.processes, "process"));
+            seen.remains.push(Remnant::Processes(seen.processes));
         } else if let Some(json) = line.strip_prefix("::ended ") {
             ended.extend(serde_json::from_str::<EndedLine>(json).ok());
         } else if let Some((kind, parsed)) = part(line) {
             let container = container(parsed);
-            seen.remains.push(format!("{kind} {}", container.name));
+            seen.remains.push(kind(container.name.clone()));
             seen.containers.push(container);
         }
     }
@@ -128,11 +130,10 @@ pub fn parse_observation(lines: &[String]) -> Observation {
 }
 
 /// Parses a line that describes a container, or a process with its children.
-fn part(line: &str) -> Option<(&'static str, ContainerLine)> {
-    ["container", "process"].into_iter().find_map(|kind| {
-        let json = line.strip_prefix("::")?.strip_prefix(kind)?.strip_prefix(' ')?;
-        Some((kind, serde_json::from_str(json).ok()?))
-    })
+fn part(line: &str) -> Option<(fn(String) -> Remnant, ContainerLine)> {
+    let kinds: [(&str, fn(String) -> Remnant); 2] =
+        [("::container ", Remnant::Container), ("::process ", Remnant::Process)];
+    kinds.into_iter().find_map(|(mark, kind)| Some((kind, serde_json::from_str(line.strip_prefix(mark)?).ok()?)))
 }
 
 /// A container from the user's own compose file has no gpucl key: its service name replaces it.
@@ -180,8 +181,8 @@ mod tests {
         assert_eq!(seen.containers.len(), 2);
         assert_eq!((seen.containers[0].key.as_str(), seen.containers[0].exit_code), ("mydb", Some(137)));
         assert_eq!(
-            (seen.containers[1].name.as_str(), seen.containers[1].health.as_deref()),
-            ("gpucl-abcd1234-c-head", Some("healthy"))
+            (seen.containers[1].name.as_str(), &seen.containers[1].health),
+            ("gpucl-abcd1234-c-head", &Some(ContainerHealth::Healthy))
         );
         assert_eq!(seen.remains.len(), 3);
     }
