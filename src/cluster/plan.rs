@@ -55,7 +55,7 @@ pub async fn plan(settings: &Settings, loaded: &Loaded, may_look_up: bool) -> Re
     if let Some(start) = resolution.start {
         notes.push(format!("{} begins at {}; `up` waits for it", start.what, human::local(start.at)));
     }
-    let remarks = substrate.remarks(&known, &plan).await?.into_iter().chain(remarks_on_spec(spec));
+    let remarks = substrate.remarks(&known, &plan).await?.into_iter().chain(remarks_on_spec(spec)?);
     notes.extend(remarks.map(Remark::into_text));
     notes.extend(what_is_lost(spec, resolution.end.or_else(|| known.ends())));
     Ok(Planned { affected_paths: substrate.affected_paths(&known, &plan)?, plan, notes })

@@ -8,7 +8,7 @@ use super::access::access_of;
 use super::errors::{again, go_on};
 use super::limits::About;
 use super::machine::{self, refuse_other_machine};
-use super::open::open;
+use super::open::{kind_of, open};
 use super::options::UpOptions;
 use super::outcome::{UpOutcome, UpReport, Verified};
 use super::pin::{Pins, pinned};
@@ -19,7 +19,7 @@ use crate::engine::{Ledger, Pipeline};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Endpoint;
 use crate::plan::{Goal, Observed, Price, reconcile};
-use crate::provider::Start;
+use crate::provider::{ProviderKind, Start};
 use crate::ray::Access;
 use crate::spec::{Loaded, Spec};
 use crate::state::{ClusterState, Item, ItemKind, Lock, Notes, Record, Store};
@@ -136,7 +136,7 @@ async fn begin(about: &About<'_>, ledger: &Ledger) -> Result<(Box<dyn Substrate>
         credentials: &folder,
         look: Look::Checks { at_most: RECENT },
     })?;
-    remarks_on_spec(spec).iter().for_each(|remark| remark.report(&settings.events));
+    remarks_on_spec(spec)?.iter().for_each(|remark| remark.report(&settings.events));
     if crate::providers::find(spec.provider.name())?.capability().is_here {
         machine::record(&settings.paths, &spec.name)?;
     }
@@ -157,10 +157,14 @@ async fn begin(about: &About<'_>, ledger: &Ledger) -> Result<(Box<dyn Substrate>
 }
 
 /// What a spec says that its user may not expect.
-pub(super) fn remarks_on_spec(spec: &Spec) -> Vec<Remark> {
+pub(super) fn remarks_on_spec(spec: &Spec) -> Result<Vec<Remark>> {
+    let each = match kind_of(spec)? {
+        ProviderKind::Host => "host",
+        ProviderKind::Platform => "node",
+    };
     let warnings = spec.worker_notes().into_iter().map(Remark::Warning);
-    let notes = spec.mount_notes().into_iter().chain(spec.data_notes()).map(Remark::Note);
-    warnings.chain(notes).collect()
+    let notes = spec.mount_notes().into_iter().chain(spec.data_notes(each)).map(Remark::Note);
+    Ok(warnings.chain(notes).collect())
 }
 
 /// When the hosts become available, if that is later than [`SOON`].
@@ -214,4 +218,24 @@ fn same_kind(known: &ClusterState, spec: &Spec) -> Result<()> {
              `{new_runtime}`"
         ))
         .hint(format!("gpucl down -c {}   # then up again; or give the new one another `name:`", known.name)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A cluster on a platform has its data on each node, and says so as one on hosts does.
+    #[test]
+    fn what_is_filled_is_said_for_every_kind_of_provider() {
+        let data = "data: [{name: set, from: {command: make-it}, check: test -s a.txt}]";
+        let remarks = |provider: &str| {
+            let text = format!("name: demo\nprovider: {provider}\nray: {{workers: {{count: 1}}}}\n{data}\n");
+            let loaded = crate::spec::parse("cluster.yaml", &text, &crate::providers::find).unwrap();
+            remarks_on_spec(&loaded.spec).unwrap().into_iter().map(Remark::into_text).collect::<Vec<_>>()
+        };
+        let [on_nodes] = remarks("kubernetes").try_into().unwrap();
+        assert!(on_nodes.starts_with("$GPUCL_DATA/set is filled once on each node, "), "{on_nodes}");
+        let [on_hosts] = remarks("local").try_into().unwrap();
+        assert!(on_hosts.starts_with("$GPUCL_DATA/set is filled once on each host, "), "{on_hosts}");
+    }
 }

@@ -72,13 +72,13 @@ impl Spec {
         !self.data.is_empty() || !self.files.is_empty()
     }
 
-    /// What `up` fills on each host, one sentence each.
-    pub fn data_notes(&self) -> Vec<String> {
+    /// What `up` fills on each of what has a data folder of its own, `host` or `node`; one sentence each.
+    pub fn data_notes(&self, each: &str) -> Vec<String> {
         let note = |data: &DataSpec| {
-            format!("$GPUCL_DATA/{} is filled once on each host, {}", data.name, data.from.describe())
+            format!("$GPUCL_DATA/{} is filled once on each {each}, {}", data.name, data.from.describe())
         };
         let files =
-            self.files.iter().map(|file| format!("$GPUCL_DATA/{} is {}, on each host", file.to, file.describe()));
+            self.files.iter().map(|file| format!("$GPUCL_DATA/{} is {}, on each {each}", file.to, file.describe()));
         self.data.iter().map(note).chain(files).collect()
     }
 }
