@@ -2,12 +2,13 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+
+use tokio::sync::OnceCell;
 
 use crate::cli::app::App;
 use crate::cli::command_error::usage;
 use crate::cli::spec_args;
-use crate::cluster::{self, Bridge, DASHBOARD_PORT, Far, Known, Pods, Remote};
+use crate::cluster::{self, Bridge, DASHBOARD_PORT, Far, Known, Machines, Pods};
 use crate::error::{Error, ErrorKind, Result};
 use crate::host::{SshHost, Tunnel};
 use crate::name::{ClusterName, Key};
@@ -18,9 +19,6 @@ use crate::state::HostPorts;
 use crate::util::fs::resolve;
 use crate::util::human;
 
-/// Timeout of a connection to a host.
-pub(crate) const ANSWER: Duration = Duration::from_secs(20);
-
 /// The cluster that a command works on.
 pub(crate) struct Target {
     pub(crate) name: ClusterName,
@@ -28,6 +26,7 @@ pub(crate) struct Target {
     pub(crate) known: Known,
     access: Result<Access>,
     folder: std::path::PathBuf,
+    machines: OnceCell<Arc<Machines>>,
 }
 
 /// A Ray client, and the SSH tunnel that it uses.
@@ -59,7 +58,7 @@ impl std::ops::Deref for RayClient {
 pub(crate) struct Head {
     pub(crate) ssh: SshHost,
     /// Keeps the folder of the SSH socket alive.
-    _remote: Remote,
+    _machines: Arc<Machines>,
 }
 
 impl Target {
@@ -86,7 +85,7 @@ impl Target {
         if let Some(ends) = known.report.ends {
             app.ui.status(format!("{name}: its hosts will be taken away at {}", human::in_time(ends)));
         }
-        Ok(Self { folder: app.paths.cluster(&name), name, known, access })
+        Ok(Self { folder: app.paths.cluster(&name), name, known, access, machines: OnceCell::new() })
     }
 
     /// Its endpoints; an error if it does not run.
@@ -99,7 +98,7 @@ impl Target {
     pub(crate) async fn client(&self, app: &App) -> Result<RayClient> {
         let access = self.access()?;
         let token = self.token()?;
-        if let Some(pods) = self.pods(app)? {
+        if let Some(pods) = self.pods(app).await? {
             let names = pods.names().await?;
             let bridge = Bridge::open(pods, Far::head(DASHBOARD_PORT), 0).await?;
             let client = Client::new(format!("http://{}", bridge.local()), token).with_names(names);
@@ -114,19 +113,25 @@ impl Target {
         Ok(RayClient { client, _way: ClientWay::Tunnel(tunnel, Box::new(head)) })
     }
 
+    /// Its machines.
+    pub(crate) async fn machines(&self, app: &App) -> Result<&Arc<Machines>> {
+        let open = async || {
+            let context = app.provider_context(app.plain_events());
+            Machines::of(&app.paths, &self.known.state, &context).await.map(Arc::new)
+        };
+        self.machines.get_or_try_init(open).await
+    }
+
     /// Its nodes, if it runs on a platform.
-    pub(crate) fn pods(&self, app: &App) -> Result<Option<Arc<Pods>>> {
-        Pods::of(&self.known.state, &app.provider_context(app.plain_events()))
+    pub(crate) async fn pods(&self, app: &App) -> Result<Option<Arc<Pods>>> {
+        Ok(self.machines(app).await?.pods().cloned())
     }
 
     /// Connects to the head's host; `None` if that is this machine.
     pub(crate) async fn head(&self, app: &App) -> Result<Option<Head>> {
-        let remote =
-            cluster::connections(&app.paths, &self.known.state, app.provider_context(app.plain_events())).await?;
-        let Some(remote) = remote else { return Ok(None) };
-        let host = remote.host("head")?;
-        let ssh = remote.connections.connect(host.name(), host.home(), ANSWER, std::future::pending()).await?;
-        Ok(Some(Head { ssh, _remote: remote }))
+        let machines = self.machines(app).await?;
+        let head = machines.head_by_ssh().await?;
+        Ok(head.map(|ssh| Head { ssh, _machines: Arc::clone(machines) }))
     }
 
     /// Its nodes run on other machines.

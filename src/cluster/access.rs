@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use super::connections::data_here;
 use super::errors::not_running;
+use super::machines::data_here;
 use crate::error::Result;
 use crate::name::Key;
 use crate::ray::Access;

@@ -2,7 +2,6 @@
 
 mod access;
 mod checks;
-mod connections;
 mod down;
 mod errors;
 mod gc;
@@ -11,6 +10,7 @@ pub mod lease;
 mod limits;
 mod local_files;
 mod machine;
+mod machines;
 mod open;
 mod options;
 mod outcome;
@@ -18,8 +18,6 @@ mod pages;
 mod pin;
 mod plan;
 mod platform;
-mod pod_host;
-mod pods;
 mod render;
 mod report;
 mod settings;
@@ -31,22 +29,23 @@ mod verify;
 mod worker;
 
 pub use access::access;
-pub use connections::{Remote, RemoteHost, connections, data_here};
 pub use down::down;
 pub(crate) use errors::{not_running, unknown};
 pub use gc::{Found, Gc, GcOptions, Standing};
 pub use hosts::HostConnector;
 pub use limits::secrets_of;
 pub use machine::{other_machine, refuse_other_machine};
+pub use machines::{
+    Bridge, CLIENT_PORT, DASHBOARD_PORT, Far, Machine, Machines, PodHost, Pods, Remote, RemoteHost, local_hosts,
+    node_logs,
+};
 pub use options::{Approval, Ask, DownOptions, UpOptions};
 pub use outcome::{HostAffectedPaths, Planned, Proof, UpOutcome, UpReport, Verified};
 pub use plan::plan;
-pub use pod_host::PodHost;
-pub use pods::{Bridge, CLIENT_PORT, DASHBOARD_PORT, Far, Pods};
 pub use render::{RenderedFile, ray_cluster_yaml, render};
 pub use report::{AfterEnd, ContainerReport, Known, LastEnd, LimitsReport, NodeReport, StatusReport};
 pub use settings::Settings;
-pub use status::{inspect, list, local_hosts, node_logs, status};
+pub use status::{inspect, list, status};
 pub use stop::stop;
 pub use up::up;
 pub use verify::verify;

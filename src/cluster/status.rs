@@ -1,7 +1,6 @@
 //! `status` and `list`: clusters as the state knows them, and as an inspection finds them.
 
-use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use jiff::Timestamp;
 
@@ -13,9 +12,7 @@ use super::substrate::{Look, Opening};
 use crate::agent::ScheduledUp;
 use crate::agent::deadline::{Limits, Watcher};
 use crate::error::Result;
-use crate::host::LocalHost;
-use crate::name::{ClusterName, Key};
-use crate::provider::HostPlace;
+use crate::name::ClusterName;
 use crate::spec::NodeSpec;
 use crate::state::{ClusterState, ItemKind, Paths, Store};
 
@@ -151,25 +148,4 @@ fn unseen(state: &ClusterState, node: &NodeSpec) -> NodeReport {
         },
         last_end: None,
     }
-}
-
-/// The log files of a cluster's nodes and supervisor on this machine, by name.
-pub fn node_logs(state: &ClusterState) -> Vec<(String, PathBuf)> {
-    let folder = |host: &Key| match state.host(host)?.place.as_ref()? {
-        HostPlace::Local { folder, .. } => Some(folder.join("logs")),
-        HostPlace::Ssh { .. } => None,
-    };
-    let log = |host: &Key, name: String| Some((name.clone(), folder(host)?.join(format!("{name}.log"))));
-    let nodes = state.started_nodes();
-    let supervisor = nodes.first().and_then(|head| log(&head.host, "supervisor".to_owned()));
-    nodes.iter().filter_map(|node| log(&node.host, node.key.display_name())).chain(supervisor).collect()
-}
-
-/// The hosts of a cluster that are this machine.
-pub fn local_hosts(state: &ClusterState, environment: &[(OsString, OsString)]) -> Result<Vec<LocalHost>> {
-    let hosts = state.hosts().filter_map(|(key, host)| match &host.place {
-        Some(HostPlace::Local { folder, .. }) => Some((key, folder.clone())),
-        _ => None,
-    });
-    hosts.map(|(key, folder)| LocalHost::new(key.display_name(), folder, environment.iter().cloned())).collect()
 }

@@ -8,6 +8,7 @@ use super::access::access_of;
 use super::errors::{again, go_on};
 use super::limits::About;
 use super::machine::{self, refuse_other_machine};
+use super::machines::remote;
 use super::open::{kind_of, open};
 use super::options::UpOptions;
 use super::outcome::{UpOutcome, UpReport, Verified};
@@ -101,7 +102,7 @@ pub async fn up(settings: &Settings, loaded: &Loaded, options: &UpOptions) -> Re
         result.map_err(|error: Error| go_on(if_time_is_over(error, &ledger.state()), settings, options, name))?;
     kept?;
     // Adds the names of the nodes to the file for `ssh -F`.
-    let _ = super::connections::connections(&settings.paths, &ledger.state(), settings.context()).await;
+    let _ = remote(&settings.paths, &ledger.state(), &settings.context()).await;
     // Last: the record promises that everything else is in place.
     if !substrate.is_ready_since(ledger.state().ready_since) {
         ledger.write(Record::ClusterReady)?;

@@ -114,7 +114,7 @@ impl Opened {
 async fn open(app: &App, args: &Args, target: &Target, questions: mpsc::Sender<Question>) -> Result<Opened> {
     let run = if args.plain { Run::plain()? } else { Run::named()? };
     let run = run.explained(questions);
-    if let Some(pods) = target.pods(app)? {
+    if let Some(pods) = target.pods(app).await? {
         return in_pods(app, &run, args.port, target, pods).await;
     }
     match target.is_remote() {

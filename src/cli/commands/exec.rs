@@ -7,8 +7,8 @@ use futures_util::future::join_all;
 use crate::cli::app::App;
 use crate::cli::command_error::usage;
 use crate::cli::exit_code;
-use crate::cli::target::{ANSWER, Target};
-use crate::cluster::{self, PodHost, Pods, Remote};
+use crate::cli::target::Target;
+use crate::cluster::{self, Machines, PodHost, Pods, Remote};
 use crate::error::{Error, ErrorKind, Result};
 use crate::host::{ExecEnd, Host, Stream};
 use crate::ray::shell_line;
@@ -43,15 +43,11 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
             .into());
     }
     let target = Target::choose(app)?;
-    if let Some(pods) = target.pods(app)? {
-        return Ok(in_pods(app, &args, &pods).await?);
-    }
-    let remote =
-        cluster::connections(&app.paths, &target.known.state, app.provider_context(app.plain_events())).await?;
-    match remote {
-        Some(remote) => Ok(by_ssh(app, &args, &remote).await?),
-        None => Ok(here(app, &args, &target).await?),
-    }
+    Ok(match target.machines(app).await?.as_ref() {
+        Machines::Pods(pods) => in_pods(app, &args, pods).await?,
+        Machines::Ssh(remote) => by_ssh(app, &args, remote).await?,
+        Machines::Here { .. } => here(app, &args, &target).await?,
+    })
 }
 
 /// Runs the command on this machine, with Ray's environment.
@@ -135,7 +131,7 @@ async fn by_ssh(app: &App, args: &Args, remote: &Remote) -> Result<u8> {
         let data = data.map(|data| format!("export GPUCL_DATA={}\n", quote_path(&data))).unwrap_or_default();
         let program = format!("{data}exec {}\n", shell_line(&args.command));
         async move {
-            let ssh = remote.connections.connect(host.name(), host.home(), ANSWER, std::future::pending()).await?;
+            let ssh = remote.connect(host).await?;
             let ssh = if args.root { ssh } else { ssh.as_user() };
             let code = on(app, &ssh, &program, &label, args.raw).await;
             ssh.close().await;

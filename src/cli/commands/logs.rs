@@ -13,7 +13,7 @@ use crate::cli::exit_code;
 use crate::cli::output::Program;
 use crate::cli::signals::ctrl_c;
 use crate::cli::target::Target;
-use crate::cluster;
+use crate::cluster::{self, Machines};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 
 /// The arguments of `logs`.
@@ -39,16 +39,20 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     let target = Target::choose(app)?;
-    if let Some(found) = target.pods(app)? {
-        return pods::run(app, &args, &found).await;
+    let machines = target.machines(app).await?;
+    if let Some(found) = machines.pods() {
+        return pods::run(app, &args, found).await;
     }
     if args.previous {
         return Err(Error::new(ErrorKind::Unsupported, "show the log of a node's run before")
             .because("its log here goes on when it is started again")
             .into());
     }
+    if let Machines::Ssh(remote) = machines.as_ref() {
+        return containers::run(app, &args, &target, remote).await;
+    }
     if target.is_remote() {
-        return containers::run(app, &args, &target).await;
+        return Err(cluster::not_running(&target.known.state).into());
     }
     let files = files(&target, args.node.as_deref())?;
     // Listen before anything is printed: the user may press Ctrl-C at once.

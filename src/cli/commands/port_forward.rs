@@ -7,9 +7,8 @@ use crate::cli::app::App;
 use crate::cli::command_error::usage;
 use crate::cli::exit_code;
 use crate::cli::signals::Ends;
-use crate::cli::target::ANSWER;
 use crate::cli::target::Target;
-use crate::cluster::{self, Bridge, Far, PodHost, Pods};
+use crate::cluster::{Bridge, Far, Machines, PodHost, Pods};
 use crate::error::{Error, ErrorKind};
 use crate::host::{Host as _, Tunnel};
 
@@ -32,19 +31,19 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     let port: u16 =
         port.parse().ok().filter(|port| *port > 0).ok_or_else(|| usage(doing(), format!("`{port}` is not a port")))?;
     let target = Target::choose(app)?;
-    if let Some(pods) = target.pods(app)? {
-        return in_pod(app, &pods, name, port, args.local).await;
-    }
-    let remote = cluster::connections(&app.paths, &target.known.state, app.provider_context(app.plain_events()))
-        .await?
-        .ok_or_else(|| {
-            Error::new(ErrorKind::Unsupported, doing())
+    let remote = match target.machines(app).await?.as_ref() {
+        Machines::Pods(pods) => return in_pod(app, pods, name, port, args.local).await,
+        Machines::Ssh(remote) => remote,
+        Machines::Here { .. } => {
+            return Err(Error::new(ErrorKind::Unsupported, doing())
                 .because(format!("the hosts of {} are this machine", target.name))
                 .hint(format!("use port {port} of this machine's loopback directly"))
-        })?;
+                .into());
+        }
+    };
     let mut ends = Ends::listen()?;
     let host = remote.host(name)?;
-    let ssh = remote.connections.connect(host.name(), host.home(), ANSWER, std::future::pending()).await?;
+    let ssh = remote.connect(host).await?;
     let tunnel = match args.local {
         Some(local) => Tunnel::open(&ssh, port, local).await?,
         None => match Tunnel::open(&ssh, port, port).await {

@@ -8,7 +8,7 @@ use std::process::Command;
 use crate::cli::app::App;
 use crate::cli::exit_code;
 use crate::cli::target::Target;
-use crate::cluster;
+use crate::cluster::Machines;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ray::shell_line;
 use crate::util::child;
@@ -30,13 +30,10 @@ pub(crate) struct Args {
 /// pod goes through its platform.
 pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     let target = Target::choose(app)?;
-    if let Some(pods) = target.pods(app)? {
-        return Ok(pod::run(app, &args, &pods).await?);
-    }
-    let Some(remote) =
-        cluster::connections(&app.paths, &target.known.state, app.provider_context(app.plain_events())).await?
-    else {
-        return Ok(here(app, &target, &args)?);
+    let remote = match target.machines(app).await?.as_ref() {
+        Machines::Pods(pods) => return Ok(pod::run(app, &args, pods).await?),
+        Machines::Here { .. } => return Ok(here(app, &target, &args)?),
+        Machines::Ssh(remote) => remote,
     };
     let host = match &args.host {
         Some(name) => remote.host(name)?,
@@ -63,7 +60,6 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
         ssh.arg("--").arg(shell_line(&args.command));
     }
     // Nothing is left to close when the process is replaced: no connection was made.
-    drop(remote);
     Err(became(ssh, "run `ssh`", "sudo apt-get install openssh-client").into())
 }
 

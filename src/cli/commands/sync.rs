@@ -1,6 +1,6 @@
 //! `gpucl sync`.
 
-use super::cp::{Machines, Side, warn_left_out};
+use super::cp::{Side, warn_left_out};
 use crate::cli::app::App;
 use crate::cli::command_error::usage;
 use crate::cli::exit_code;
@@ -53,7 +53,7 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     let excludes = Excludes::new(&args.exclude)?;
     let options = SyncOptions { delete: args.delete, checksum: args.checksum, excludes, ..SyncOptions::default() };
     let target = Target::choose(app)?;
-    let machine = Machines::of(app, &target).await?.open(host).await?;
+    let machine = target.machines(app).await?.open(host).await?;
     let synced = async {
         let end = |side: &Side<'_>| match side {
             Side::Here(path) => Ok(End::Here(Here { path: path.into(), within: None })),

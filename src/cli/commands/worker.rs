@@ -55,7 +55,7 @@ pub(crate) async fn run(app: &App, command: Command) -> anyhow::Result<u8> {
 
 async fn act(app: &App, worker: &str, act: ByHand) -> anyhow::Result<u8> {
     let target = Target::choose(app)?;
-    if let (Some(pods), ByHand::Kill) = (target.pods(app)?, act) {
+    if let (Some(pods), ByHand::Kill) = (target.pods(app).await?, act) {
         let member = pods.worker(worker).await?;
         pods.platform()?.kill(pods.scope(), &member.name).await?;
         if !app.json() {

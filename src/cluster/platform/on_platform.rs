@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::goal;
 use super::preparation;
+use crate::cluster::machines::Pods;
 use crate::cluster::pages::choose_pages;
-use crate::cluster::pods::Pods;
 use crate::cluster::settings::Settings;
 use crate::cluster::substrate::Opening;
 use crate::engine::Ledger;

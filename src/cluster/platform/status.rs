@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use crate::cluster::pods::short;
+use crate::cluster::machines::short;
 use crate::cluster::report::{NodeReport, StatusReport};
 use crate::name::Scope;
 use crate::provider::platform::Member;

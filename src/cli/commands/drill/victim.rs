@@ -28,7 +28,7 @@ impl Victim {
     /// # Errors
     /// If there is none of that name, or it is the head.
     pub(super) async fn wanted(app: &App, target: &Target, name: &str) -> Result<Self> {
-        match target.pods(app)? {
+        match target.pods(app).await? {
             Some(pods) => {
                 let member = pods.worker(name).await?;
                 Ok(Self::Pod(pods, member))
@@ -39,7 +39,7 @@ impl Victim {
 
     /// The worker of a Ray node of this name; `None` for the head, and for a node of somebody else's.
     pub(super) async fn of_node(app: &App, target: &Target, name: &str) -> Result<Option<Self>> {
-        if let Some(pods) = target.pods(app)? {
+        if let Some(pods) = target.pods(app).await? {
             let is_it = |member: &Member| !member.is_head && PodHost::new(&pods, member).name() == name;
             let found = pods.members().await?.into_iter().find(is_it);
             return Ok(found.map(|member| Self::Pod(pods, member)));

@@ -5,9 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
 
-use futures_util::future::try_join_all;
 use jiff::Timestamp;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Serialize};
@@ -15,10 +13,8 @@ use serde::{Deserialize, Serialize};
 use crate::cli::app::App;
 use crate::cli::command_error::usage;
 use crate::cli::commands::secret::{value, variable};
-use crate::cli::target::{ANSWER, Target};
-use crate::cluster::{self, PodHost, Pods};
+use crate::cli::target::Target;
 use crate::error::{Doing as _, ErrorKind, Result};
-use crate::host::{Account, HostPath, put_secrets, put_secrets_here, remove_secrets, remove_secrets_here};
 use crate::ray::{Client, RuntimeEnv};
 use crate::util::fs::{RECORD_LIMIT, read_text_within, write_atomic};
 use crate::util::random;
@@ -78,53 +74,9 @@ impl JobSecrets {
             self.0.iter().map(|(name, value)| (name.as_str(), value.expose_secret())).collect();
         let text = serde_json::to_string(&values).doing(ErrorKind::Internal, || "write the secrets".to_owned())?;
         let text = SecretString::from(text);
-        on_each_host(app, target, &id, Some(&text)).await?;
+        target.machines(app).await?.set_job_secrets(&id, Some(&text)).await?;
         environment.set_variable(VARIABLE, &id)
     }
-}
-
-/// Puts them on each host, or removes them.
-async fn on_each_host(app: &App, target: &Target, id: &str, text: Option<&SecretString>) -> Result<()> {
-    let state = &target.known.state;
-    if let Some(pods) = target.pods(app)? {
-        return in_each_pod(&pods, id, text).await;
-    }
-    let remote = cluster::connections(&app.paths, state, app.provider_context(app.plain_events())).await?;
-    let Some(remote) = remote else {
-        let data = cluster::data_here(state, "head")?;
-        return match text {
-            Some(text) => put_secrets_here(&data, id, text),
-            None => remove_secrets_here(&data, id),
-        };
-    };
-    for host in &remote.hosts {
-        let ssh = remote.connections.connect(host.name(), host.home(), ANSWER, std::future::pending()).await?;
-        let data = host.folders().data();
-        let at = HostPath { path: ".", within: Some(&data), is_root: host.runtime.account() == Account::Root };
-        let done = match text {
-            Some(text) => put_secrets(&ssh, at, id, text).await,
-            None => remove_secrets(&ssh, at, id).await,
-        };
-        ssh.close().await;
-        done?;
-    }
-    Ok(())
-}
-
-/// Puts them into each pod, or removes them, and keeps them for pods that come later.
-async fn in_each_pod(pods: &Arc<Pods>, id: &str, text: Option<&SecretString>) -> Result<()> {
-    // First, so that a pod that comes in between has them.
-    pods.platform()?.keep_secrets(pods.scope(), id, text).await?;
-    let members = pods.members().await?;
-    let each = members.iter().filter(|member| member.ready).map(|member| async move {
-        let pod = PodHost::new(pods, member);
-        let at = HostPath { path: ".", within: Some(pod.data()), is_root: false };
-        match text {
-            Some(text) => put_secrets(&pod, at, id, text).await,
-            None => remove_secrets(&pod, at, id).await,
-        }
-    });
-    try_join_all(each).await.map(drop)
 }
 
 /// Removes from the hosts what jobs that have ended had; a failure is a warning.
@@ -143,7 +95,7 @@ pub(crate) async fn sweep(app: &App, target: &Target, client: &Client) {
         let over: Vec<String> =
             record.jobs.iter().filter(|(_, delivered)| is_over(delivered)).map(|(id, _)| id.clone()).collect();
         for id in over {
-            on_each_host(app, target, &id, None).await?;
+            target.machines(app).await?.set_job_secrets(&id, None).await?;
             record.jobs.remove(&id);
             record.write(target)?;
         }

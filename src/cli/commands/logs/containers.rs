@@ -9,26 +9,22 @@ use super::{Args, Shown};
 use crate::cli::app::App;
 use crate::cli::exit_code;
 use crate::cli::signals::ctrl_c;
-use crate::cli::target::ANSWER;
 use crate::cli::target::Target;
-use crate::cluster::{self, Remote, RemoteHost};
+use crate::cluster::{Remote, RemoteHost};
 use crate::error::{Error, ErrorKind, Result};
 use crate::host::{ExecEnd, Host as _, Stream};
 use crate::name::Key;
 use crate::runtime::project::{LogLine, LogRequest, log_line};
 
 /// Prints the logs; lines of several hosts are interleaved as they arrive.
-pub(super) async fn run(app: &App, args: &Args, target: &Target) -> anyhow::Result<u8> {
+pub(super) async fn run(app: &App, args: &Args, target: &Target, remote: &Remote) -> anyhow::Result<u8> {
     let mut interrupt = ctrl_c()?;
-    let remote =
-        cluster::connections(&app.paths, &target.known.state, app.provider_context(app.plain_events())).await?;
-    let remote = remote.ok_or_else(|| cluster::not_running(&target.known.state))?;
     let wanted = args.node.as_deref().map(|name| name.replace('-', ""));
-    let (hosts, container) = chosen(&remote, wanted.as_deref());
+    let (hosts, container) = chosen(remote, wanted.as_deref());
     let request = LogRequest { container, tail: args.tail, follow: args.follow };
     let shown = Shown { program: app.ui.program(args.raw), labelled: request.container.is_none() };
     let output = Output { known: Mutex::default(), shown };
-    let shows = hosts.iter().map(|host| on(app, &remote, host, &request, &output));
+    let shows = hosts.iter().map(|host| on(app, remote, host, &request, &output));
     let ends = tokio::select! {
         ends = join_all(shows) => ends,
         _ = interrupt.recv() => return Ok(exit_code::INTERRUPTED),
@@ -77,7 +73,7 @@ fn chosen<'a>(remote: &'a Remote, wanted: Option<&str>) -> (Vec<&'a RemoteHost>,
 }
 
 async fn on(app: &App, remote: &Remote, host: &RemoteHost, request: &LogRequest, output: &Output) -> Result<()> {
-    let ssh = remote.connections.connect(host.name(), host.home(), ANSWER, std::future::pending()).await?;
+    let ssh = remote.connect(host).await?;
     let ssh = ssh.by(host.runtime.account());
     let mut words = Vec::new();
     let mut on_line = |stream: Stream, line: &str| match log_line(line) {

@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 
 use crate::cli::app::App;
 use crate::cli::command_error::usage;
-use crate::cli::commands::cp::Machines;
 use crate::cli::target::Target;
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::name::ClusterName;
@@ -92,7 +91,7 @@ pub(super) async fn fetch(
     let mut incoming =
         tempfile::Builder::new().prefix("incoming-").tempdir_in(folder.path()).doing(ErrorKind::State, doing)?;
     let opened = fs_err::File::open(incoming.path()).doing(ErrorKind::State, doing)?;
-    let machines = Machines::of(app, target).await?;
+    let machines = target.machines(app).await?;
     let head = machines.open("head").await?;
     let mut failure = None;
     for path in wanted {

@@ -32,6 +32,16 @@ pub struct Copied {
     pub left_out: LeftOut,
 }
 
+impl Copied {
+    /// Counts another copy as part of this one.
+    pub fn add(&mut self, other: Self) {
+        let LeftOut { named, count } = other.left_out;
+        self.bytes += other.bytes;
+        self.left_out.named.extend(named);
+        self.left_out.count += count;
+    }
+}
+
 /// How many pieces of a stream may wait to be unpacked.
 const PIECES: usize = 8;
 

@@ -35,7 +35,7 @@ pub struct Pods {
 
 impl Pods {
     /// The nodes of this cluster at this provider.
-    pub(super) fn new(provider: Box<dyn Provider>, scope: Scope) -> Arc<Self> {
+    pub(in crate::cluster) fn new(provider: Box<dyn Provider>, scope: Scope) -> Arc<Self> {
         Arc::new(Self { provider, scope, head: Mutex::default() })
     }
 
@@ -47,7 +47,7 @@ impl Pods {
     }
 
     /// The provider.
-    pub(super) fn provider(&self) -> &dyn Provider {
+    pub(in crate::cluster) fn provider(&self) -> &dyn Provider {
         self.provider.as_ref()
     }
 
@@ -152,7 +152,7 @@ impl Pods {
 }
 
 /// A node's name without what all nodes of the cluster begin with.
-pub(super) fn short(scope: &Scope, member: &Member) -> String {
+pub(in crate::cluster) fn short(scope: &Scope, member: &Member) -> String {
     if member.is_head {
         return "head".to_owned();
     }

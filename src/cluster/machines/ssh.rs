@@ -1,14 +1,17 @@
 //! The hosts of a cluster that are reached by SSH, and their connections.
 
-use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::host::{Connections, HostEntry, SshTarget};
+use crate::host::{Connections, HostEntry, SshHost, SshTarget};
 use crate::name::{Key, Tag};
 use crate::provider::{Context, HostPlace, Site};
 use crate::providers;
-use crate::runtime::project::{self, DATA_FOLDER, HostFolders, ProjectRuntime};
+use crate::runtime::project::{self, HostFolders, ProjectRuntime};
 use crate::state::{ClusterState, ItemKind, Paths};
+
+/// Timeout of a connection to a host that is up.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(20);
 
 /// A host that is reached by SSH.
 #[derive(Clone)]
@@ -53,6 +56,14 @@ pub struct Remote {
 }
 
 impl Remote {
+    /// Connects to one of the hosts.
+    ///
+    /// # Errors
+    /// If it does not answer in time.
+    pub async fn connect(&self, host: &RemoteHost) -> Result<SshHost> {
+        self.connections.connect(host.name(), host.home(), ANSWERS_WITHIN, std::future::pending()).await
+    }
+
     /// Finds a host by display name (`host-0`, `head`, `worker-1`, or without the hyphen) or by address.
     pub fn host(&self, name: &str) -> Result<&RemoteHost> {
         let plain = |text: &str| text.replace('-', "");
@@ -69,38 +80,14 @@ impl Remote {
     }
 }
 
-/// The data folder of a host that is this machine, by the name of the host or of a node on it.
-///
-/// # Errors
-/// When the cluster has no host of that name.
-pub fn data_here(state: &ClusterState, name: &str) -> Result<PathBuf> {
-    let plain = |text: &str| text.replace('-', "");
-    let nodes = state.started_nodes();
-    let mut known = Vec::new();
-    for (key, host) in state.hosts() {
-        let Some(HostPlace::Local { folder, .. }) = &host.place else { continue };
-        let mut names = vec![key.display_name(), Key::head().display_name()];
-        names.extend(nodes.iter().filter(|node| node.host == *key).map(|node| node.key.display_name()));
-        if names.iter().any(|known| plain(known) == plain(name)) {
-            return Ok(folder.join(DATA_FOLDER));
-        }
-        known.extend(names);
-    }
-    known.sort();
-    known.dedup();
-    Err(Error::new(ErrorKind::NotFound, format!("find the host {name}"))
-        .because("the cluster has none of that name")
-        .hint(format!("there are: {}", known.join(", "))))
-}
-
 /// Rewrites the connections to a cluster's hosts from its state; `None` if no host is reached by SSH.
-pub async fn connections(paths: &Paths, state: &ClusterState, context: Context) -> Result<Option<Remote>> {
-    if state.platform().is_some() {
-        return Err(Error::new(ErrorKind::Unsupported, format!("connect to the hosts of {}", state.name))
-            .because("it runs on a platform and has no hosts; this command is not supported there yet"));
-    }
+pub(in crate::cluster) async fn remote(
+    paths: &Paths,
+    state: &ClusterState,
+    context: &Context,
+) -> Result<Option<Remote>> {
     let (events, home) = (context.events.clone(), context.user_environment.home.clone());
-    let hosts = remote_hosts(state, &context).await?;
+    let hosts = remote_hosts(state, context).await?;
     if hosts.is_empty() {
         return Ok(None);
     }
