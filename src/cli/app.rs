@@ -293,14 +293,7 @@ impl App {
 
     /// The context that a provider is opened with.
     pub(crate) fn provider_context(&self, events: crate::event::Bus) -> Context {
-        Context {
-            data_dir: self.paths.data.clone(),
-            cache_dir: self.paths.cache.clone(),
-            runtime_dir: self.paths.runtime.clone(),
-            clusters_dir: self.paths.clusters(),
-            user_environment: self.user_environment(),
-            events,
-        }
+        self.paths.context(self.user_environment(), events)
     }
 
     /// The user environment: home, config folders and environment variables.

@@ -16,7 +16,7 @@ use crate::engine::Ledger;
 use crate::engine::write_ahead::{has_id, making, removing};
 use crate::error::{Error, ErrorKind, LeftBehind, Result};
 use crate::name::{ClusterName, Key, Scope};
-use crate::provider::{LeaseAsk, Proposal, Provider, Reservations};
+use crate::provider::{EndAsk, HostFilter, LeaseAsk, Proposal, Provider, Reservations, StartAsk};
 use crate::state::{Item, ItemState, LeaseNotes, LeaseSource, Lock, Notes, Record, Store};
 use crate::util::{digest, random};
 
@@ -247,7 +247,27 @@ async fn lock(settings: &Settings) -> Result<Lock> {
     take.retry(LOCK_TRIES).when(|error: &Error| error.kind() == ErrorKind::Locked).await
 }
 
-/// The digest of a request: equal arguments give equal digests.
+/// The digest of a request: equal arguments give equal digests, also of an earlier gpucl.
 fn digest_of(source: &LeaseSource, ask: &LeaseAsk) -> String {
-    digest::of_json(&(&source.provider, &source.settings, format!("{ask:?}")))
+    digest::of_json(&(&source.provider, &source.settings, in_words(ask)))
+}
+
+/// A request as the journal's digests have it. Other words than these would not match the digests of leases that an
+/// earlier gpucl requested, whatever the fields are called now.
+fn in_words(ask: &LeaseAsk) -> String {
+    let LeaseAsk { hosts, count, start, end, name, shorten } = ask;
+    let HostFilter { nodes, kind, gpu, gpus } = hosts;
+    let start = match start {
+        StartAsk::Next => "Next".to_owned(),
+        StartAsk::Now => "Now".to_owned(),
+        StartAsk::At(at) => format!("At({at:?})"),
+    };
+    let end = match end {
+        EndAsk::After(time) => format!("After({time:?})"),
+        EndAsk::At(at) => format!("At({at:?})"),
+    };
+    format!(
+        "LeaseAsk {{ hosts: HostFilter {{ nodes: {nodes:?}, kind: {kind:?}, gpu: {gpu:?}, gpus: {gpus:?} }}, \
+         count: {count:?}, start: {start}, end: {end}, name: {name:?}, shorten: {shorten:?} }}"
+    )
 }

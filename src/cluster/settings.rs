@@ -43,14 +43,7 @@ impl Settings {
 
     /// The context to open a provider with.
     pub fn context(&self) -> Context {
-        Context {
-            data_dir: self.paths.data.clone(),
-            cache_dir: self.paths.cache.clone(),
-            runtime_dir: self.paths.runtime.clone(),
-            clusters_dir: self.paths.clusters(),
-            user_environment: self.user_environment.clone(),
-            events: self.events.clone(),
-        }
+        self.paths.context(self.user_environment.clone(), self.events.clone())
     }
 
     /// Opens the provider of a spec.

@@ -258,7 +258,7 @@ impl Fleet {
     }
 
     /// Chooses the ports of the hosts that were inspected and have none.
-    fn settle_ports(&self, known: &ClusterState) {
+    fn choose_ports_of_inspected(&self, known: &ClusterState) {
         let mut records = self.records();
         for host in &self.hosts {
             let Some(record) = records.get(host) else { continue };
@@ -384,7 +384,7 @@ impl Fleet {
         inspected.await.inspect_err(|error| {
             self.records().entry(host.clone()).or_default().silent = Some(error.to_string());
         })?;
-        self.settle_ports(known);
+        self.choose_ports_of_inspected(known);
         Ok(())
     }
 
@@ -404,7 +404,7 @@ impl Fleet {
     ) -> Vec<Result<(Inspection, Observation)>> {
         let inspections = hosts.iter().map(|host| self.inspect(host, content.get(host), known));
         let inspections = futures_util::future::join_all(inspections).await;
-        self.settle_ports(known);
+        self.choose_ports_of_inspected(known);
         inspections
     }
 

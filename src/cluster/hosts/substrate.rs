@@ -166,11 +166,11 @@ impl Substrate for OnHosts {
         observed: Observed,
         goal: Goal,
     ) -> Result<usize> {
-        let is_told = self.remarks_on_capacity(&pipeline.ledger.state()).is_some();
+        let is_reported = self.remarks_on_capacity(&pipeline.ledger.state()).is_some();
         let operations = carry_to(pipeline, self, loaded, offers, observed, goal).await?;
         self.note_promises(pipeline.ledger)?;
         // Of hosts that did not exist before.
-        if !is_told {
+        if !is_reported {
             let remarks = self.remarks_on_capacity(&pipeline.ledger.state());
             remarks.iter().flatten().for_each(|remark| remark.report(&self.events));
         }

@@ -5,7 +5,6 @@ pub(crate) mod memory;
 use jiff::SignedDuration;
 
 use super::*;
-use crate::provider::{EndAsk, HostFilter, StartAsk};
 use crate::util::when;
 use memory::{Fault, Memory, settings_in, source};
 
@@ -156,4 +155,21 @@ async fn a_lease_that_has_ended_is_forgotten() {
     moved(&bench.settings, &id, when::earlier(Timestamp::now(), SignedDuration::from_mins(1))).await.unwrap();
     bench.recover().await;
     assert!(bench.is_clean());
+}
+
+/// These digests are in journals: that of bd888d5, for the same request.
+#[test]
+fn the_digest_of_a_request_stays_what_it_was() {
+    let source =
+        LeaseSource { provider: "chameleon".to_owned(), settings: serde_json::json!({}), place: String::new() };
+    let hosts = HostFilter { nodes: vec!["liqid01".to_owned()], gpu: Some("a100".to_owned()), ..HostFilter::default() };
+    let end = EndAsk::After(SignedDuration::from_hours(3));
+    let ask = LeaseAsk { hosts, count: 1, start: StartAsk::Next, end, name: None, shorten: false };
+    let words = "LeaseAsk { hosts: HostFilter { nodes: [\"liqid01\"], kind: None, gpu: Some(\"a100\"), gpus: None }, \
+                 count: 1, start: Next, end: After(3h), name: None, shorten: false }";
+    assert_eq!(in_words(&ask), words);
+    let at = "2026-11-29T08:00:00Z".parse().unwrap();
+    let ask = LeaseAsk { start: StartAsk::At(at), end: EndAsk::At(at), name: Some("n".to_owned()), ..ask };
+    assert_eq!(in_words(&ask), format!("{ask:?}"), "as bd888d5 made it");
+    assert_ne!(digest_of(&source, &ask), digest_of(&source, &LeaseAsk { shorten: true, ..ask.clone() }));
 }

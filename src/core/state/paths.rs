@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
+use crate::event::Bus;
 use crate::name::ClusterName;
+use crate::provider::{Context, UserEnvironment};
 
 /// The folders of one user, determined by the command line.
 #[derive(Debug, Clone)]
@@ -33,6 +35,18 @@ impl Paths {
     /// The folder of the run records.
     pub fn runs(&self) -> PathBuf {
         self.state.join("runs")
+    }
+
+    /// What a provider is opened with.
+    pub fn context(&self, user_environment: UserEnvironment, events: Bus) -> Context {
+        Context {
+            data_dir: self.data.clone(),
+            cache_dir: self.cache.clone(),
+            runtime_dir: self.runtime.clone(),
+            clusters_dir: self.clusters(),
+            user_environment,
+            events,
+        }
     }
 
     /// The file that holds the owner.
