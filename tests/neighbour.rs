@@ -22,7 +22,7 @@ const SSH_PORTS: [&str; 2] = ["2296", "2297"];
 /// One that all users may run; a version manager's may not be.
 const PYTHON: &str = "/usr/bin/python3";
 const SCAN: &str = include_str!("neighbour/scan.py");
-/// Where SECURITY.md lists what answers.
+/// Where the threat model lists what answers.
 const LIST: &str = "## What another user of the same machine reaches";
 
 /// A command of another user, without our open files and our environment.
@@ -211,9 +211,9 @@ struct Tried {
     port: Option<u16>,
 }
 
-/// The services that answer without a credential according to SECURITY.md: the program, and the request.
+/// The services that answer without a credential according to the threat model: the program, and the request.
 fn listed() -> BTreeSet<(String, String)> {
-    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/SECURITY.md")).unwrap();
+    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/concepts/threat-model.md")).unwrap();
     let section = text.split(&format!("\n{LIST}\n")).nth(1).unwrap().split("\n## ").next().unwrap();
     let rows = section.lines().filter(|line| line.starts_with("| ")).skip(1);
     rows.flat_map(|row| {
@@ -338,10 +338,10 @@ fn another_user_of_the_machine_is_refused_by_every_service() {
         .iter()
         .filter(|one| one.answers && !listed.contains(&named(one)) && !own.contains(&PathBuf::from(&one.sent)))
         .collect();
-    assert!(open.is_empty(), "these answer, and SECURITY.md does not list them: {open:#?}");
+    assert!(open.is_empty(), "these answer, and the threat model does not list them: {open:#?}");
     let answered: BTreeSet<(String, String)> = tried.iter().filter(|one| one.answers).map(named).collect();
     let stale: Vec<_> = listed.difference(&answered).collect();
-    assert!(stale.is_empty(), "SECURITY.md lists what does not answer: {stale:?}");
+    assert!(stale.is_empty(), "the threat model lists what does not answer: {stale:?}");
 }
 
 /// What this test has made itself, as a user would have: it is open, so that what is in it has to keep itself.
