@@ -5,8 +5,7 @@ use serde_json::{Map, Value, json};
 use super::super::answer::{Answer, Ask};
 use super::config::{Bug, HostConfig};
 use super::format::{long, spaced, uuid_of};
-use super::keystone::Caller;
-use super::life::{Lease, Reserved};
+use super::records::{Caller, Lease, Reserved};
 use super::state::State;
 
 impl State {

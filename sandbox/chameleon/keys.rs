@@ -1,23 +1,12 @@
 //! Nova's key pairs, separate for each user.
 
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::super::answer::{Answer, Ask};
 use super::config::Bug;
 use super::format::{fingerprint, long, uuid_of};
-use super::keystone::Caller;
+use super::records::{Caller, KeyPair};
 use super::state::{Item, State};
-
-#[derive(Debug, Clone)]
-pub(super) struct KeyPair {
-    /// User id and name, since names are unique only per user.
-    pub(super) id: String,
-    pub(super) name: String,
-    pub(super) user_id: String,
-    pub(super) public_key: String,
-    pub(super) created: Timestamp,
-}
 
 impl KeyPair {
     pub(super) fn id_of(user_id: &str, name: &str) -> String {

@@ -8,39 +8,8 @@ use super::super::clock::after;
 use super::super::door::is_same;
 use super::config::{Service, User};
 use super::format::{long, uuid_of};
+use super::records::{Caller, Credential, Token};
 use super::state::State;
-
-/// The authenticated user of a request.
-#[derive(Debug, Clone)]
-pub(super) struct Caller {
-    pub(super) user_id: String,
-    pub(super) user: String,
-    pub(super) project_id: String,
-    pub(super) project: String,
-    pub(super) restricted: bool,
-}
-
-/// A token; only scoped ones are accepted by the services besides Keystone.
-#[derive(Debug, Clone)]
-pub(super) struct Token {
-    pub(super) user: User,
-    pub(super) scoped: bool,
-    pub(super) method: &'static str,
-    /// Id of the application credential that it was issued for.
-    pub(super) credential: Option<String>,
-    pub(super) issued: Timestamp,
-    pub(super) expires: Timestamp,
-}
-
-/// An application credential.
-#[derive(Debug, Clone)]
-pub(super) struct Credential {
-    pub(super) id: String,
-    pub(super) secret: String,
-    pub(super) name: String,
-    pub(super) user: User,
-    pub(super) unrestricted: bool,
-}
 
 /// Formats the times in tokens.
 fn time(at: Timestamp) -> String {

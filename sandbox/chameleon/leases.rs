@@ -7,8 +7,7 @@ use super::super::answer::Answer;
 use super::blazar::{internal_error, not_found};
 use super::config::Bug;
 use super::format::read_time;
-use super::keystone::Caller;
-use super::life::{Event, Lease, LeaseStatus, Reservation, Reserved};
+use super::records::{Caller, Event, Lease, LeaseStatus, Reservation, Reserved};
 use super::select;
 use super::state::State;
 

@@ -3,25 +3,13 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use serde_json::Value;
 
 use super::super::clock::after;
-use super::neutron::FloatingIp;
+use super::records::{FloatingIp, Lease, LeaseStatus, Reservation, Reserved};
 use super::state::{Item, State};
 
 /// Number of floating IPs that can be reserved, besides those of the pool.
 const RESERVABLE: usize = 6;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum LeaseStatus {
-    Pending,
-    Starting,
-    Active,
-    Updating,
-    Terminating,
-    Terminated,
-    Error,
-}
 
 impl LeaseStatus {
     pub(super) fn name(self) -> &'static str {
@@ -42,27 +30,6 @@ impl LeaseStatus {
     }
 }
 
-#[derive(Debug, Clone)]
-pub(super) struct Lease {
-    pub(super) id: String,
-    pub(super) name: String,
-    pub(super) user_id: String,
-    pub(super) project_id: String,
-    pub(super) start: Timestamp,
-    pub(super) end: Timestamp,
-    pub(super) trust_id: String,
-    pub(super) status: LeaseStatus,
-    /// The status to return to after UPDATING.
-    pub(super) before: LeaseStatus,
-    /// Time of the last change of status.
-    pub(super) since: Timestamp,
-    pub(super) degraded: bool,
-    pub(super) created: Timestamp,
-    pub(super) updated: Timestamp,
-    pub(super) reservations: Vec<Reservation>,
-    pub(super) events: Vec<Event>,
-}
-
 impl Lease {
     /// Blazar's ids of its hosts.
     pub(super) fn hosts(&self) -> impl Iterator<Item = &String> {
@@ -76,17 +43,6 @@ impl Item for Lease {
     }
 }
 
-#[derive(Debug, Clone)]
-pub(super) struct Reservation {
-    pub(super) id: String,
-    pub(super) resource_id: String,
-    pub(super) status: &'static str,
-    pub(super) missing: bool,
-    pub(super) created: Timestamp,
-    pub(super) updated: Timestamp,
-    pub(super) what: Reserved,
-}
-
 impl Reservation {
     /// Blazar's ids of its hosts.
     pub(super) fn hosts(&self) -> &[String] {
@@ -95,33 +51,6 @@ impl Reservation {
             Reserved::Addresses { .. } => &[],
         }
     }
-}
-
-#[derive(Debug, Clone)]
-pub(super) enum Reserved {
-    Hosts {
-        hypervisor_properties: String,
-        resource_properties: String,
-        min: u64,
-        max: u64,
-        /// Blazar's ids of the hosts.
-        hosts: Vec<String>,
-    },
-    Addresses {
-        network_id: String,
-        amount: u64,
-        required: Value,
-    },
-}
-
-#[derive(Debug, Clone)]
-pub(super) struct Event {
-    pub(super) id: String,
-    pub(super) kind: &'static str,
-    pub(super) time: Timestamp,
-    pub(super) status: &'static str,
-    pub(super) created: Timestamp,
-    pub(super) updated: Option<Timestamp>,
 }
 
 impl State {

@@ -15,6 +15,7 @@ mod leases;
 mod life;
 mod neutron;
 mod nova;
+mod records;
 mod select;
 mod serve;
 mod snapshot;
@@ -36,8 +37,7 @@ pub use super::faults::{LogEntry, Rule};
 pub use config::{Bug, Config, HostConfig, ImageConfig, Quirks, Service, User};
 pub use snapshot::{FloatingIpSnapshot, KeyPairSnapshot, LeaseSnapshot, PortSnapshot, ServerSnapshot, Snapshot};
 
-use keystone::Token;
-use life::LeaseStatus;
+use records::{LeaseStatus, Token};
 use state::{Shared, State};
 
 /// An application credential, with its user and project.

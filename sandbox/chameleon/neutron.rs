@@ -1,45 +1,15 @@
 //! Neutron v2.0: networks, ports, floating IPs.
 
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::super::answer::{Answer, Ask};
 use super::config::Bug;
 use super::format::{uuid_of, zulu};
-use super::keystone::Caller;
+use super::records::{Caller, FloatingIp, Port};
 use super::state::{Item, State};
 
 /// Name of the network of the floating IPs.
 const PUBLIC: &str = "public";
-
-#[derive(Debug, Clone)]
-pub(super) struct Port {
-    pub(super) id: String,
-    pub(super) project_id: String,
-    pub(super) network: String,
-    pub(super) server: String,
-    pub(super) zone: String,
-    pub(super) mac: String,
-    pub(super) address: String,
-    pub(super) status: &'static str,
-    pub(super) created: Timestamp,
-}
-
-#[derive(Debug, Clone)]
-pub(super) struct FloatingIp {
-    pub(super) id: String,
-    pub(super) user_id: String,
-    pub(super) project_id: String,
-    pub(super) address: String,
-    pub(super) network: String,
-    pub(super) description: String,
-    pub(super) port: Option<String>,
-    pub(super) status: &'static str,
-    pub(super) tags: Vec<String>,
-    pub(super) created: Timestamp,
-    pub(super) updated: Timestamp,
-    pub(super) revision: u32,
-}
 
 impl Item for Port {
     fn id(&self) -> &str {

@@ -8,40 +8,11 @@ use super::super::answer::{Answer, Ask};
 use super::super::clock::after;
 use super::config::{Bug, HostConfig};
 use super::format::{host_id, long, zulu};
-use super::keys::KeyPair;
-use super::keystone::Caller;
-use super::life::{LeaseStatus, Reserved};
-use super::neutron::{FloatingIp, Port};
+use super::records::{Caller, FloatingIp, KeyPair, LeaseStatus, Port, Reserved, Server};
 use super::state::{Item, State};
 
 /// The first minor microversion that shows a server's flavor in full.
 const FLAVOR_IN_FULL: u32 = 47;
-
-#[derive(Debug, Clone)]
-pub(super) struct Server {
-    pub(super) id: String,
-    pub(super) name: String,
-    pub(super) user_id: String,
-    pub(super) project_id: String,
-    pub(super) image: String,
-    pub(super) flavor: String,
-    pub(super) network: String,
-    pub(super) key_name: Option<String>,
-    pub(super) user_data: Option<String>,
-    pub(super) metadata: Map<String, Value>,
-    pub(super) reservation: Option<String>,
-    /// Nova's name of its host; `None` if no host was found.
-    pub(super) host: Option<String>,
-    pub(super) status: &'static str,
-    pub(super) fault: Option<(String, Timestamp)>,
-    pub(super) created: Timestamp,
-    pub(super) updated: Timestamp,
-    pub(super) launched: Option<Timestamp>,
-    /// Time at which BUILD ends.
-    pub(super) ready: Timestamp,
-    /// Time at which it is gone, once it is being deleted.
-    pub(super) gone: Option<Timestamp>,
-}
 
 impl Item for Server {
     fn id(&self) -> &str {

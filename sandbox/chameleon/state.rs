@@ -10,11 +10,7 @@ use super::super::ids::Ids;
 use super::super::shared;
 use super::config::{Bug, Config, User};
 use super::format::uuid_of;
-use super::keys::KeyPair;
-use super::keystone::{Credential, Token};
-use super::life::Lease;
-use super::neutron::{FloatingIp, Port};
-use super::nova::Server;
+use super::records::{Credential, FloatingIp, KeyPair, Lease, Port, Server, Token};
 
 /// The state, as all requests share it.
 pub(super) type Shared = shared::Shared<State>;

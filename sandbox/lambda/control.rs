@@ -8,11 +8,9 @@ use serde_json::{Value, json};
 use super::super::answer::{Answer, Ask};
 use super::super::control::refused;
 use super::config::{Account, Outcome, User};
-use super::keys::SshKey;
-use super::life::{Host, Instance, Phase};
+use super::records::{FileSystem, Host, Instance, Phase, SshKey};
 use super::snapshot::Snapshot;
 use super::state::State;
-use super::storage::FileSystem;
 
 /// Default port of sshd.
 const SSH: u16 = 22;

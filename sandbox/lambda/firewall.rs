@@ -1,25 +1,13 @@
 //! Firewall rules of the account, and regional rulesets that are attached at launch.
 
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::super::answer::Answer;
 use super::config::Bug;
-use super::life::Instance;
+use super::records::{Instance, Ruleset};
 use super::refusal::{Refusal, data};
 use super::schema::network;
 use super::state::State;
-
-/// A firewall ruleset of a region.
-#[derive(Debug, Clone)]
-pub(super) struct Ruleset {
-    pub(super) id: String,
-    pub(super) name: String,
-    pub(super) region: String,
-    pub(super) rules: Vec<Value>,
-    pub(super) created: Timestamp,
-    pub(super) shown: Timestamp,
-}
 
 impl State {
     pub(super) fn list_rules(&self) -> Answer {

@@ -2,24 +2,15 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::super::answer::Answer;
 use super::config::Bug;
+use super::records::SshKey;
 use super::refusal::{Refusal, data};
 use super::state::State;
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::util::child;
-
-/// An SSH key of the account.
-#[derive(Debug, Clone)]
-pub(super) struct SshKey {
-    pub(super) id: String,
-    pub(super) name: String,
-    pub(super) public_key: String,
-    pub(super) shown: Timestamp,
-}
 
 /// A key pair, as the service generates it for a request without a public key.
 #[derive(Clone)]

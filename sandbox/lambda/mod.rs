@@ -16,6 +16,7 @@ mod keys;
 mod life;
 mod offers;
 mod pace;
+mod records;
 mod refusal;
 mod schema;
 mod serve;

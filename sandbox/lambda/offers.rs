@@ -12,14 +12,6 @@ use super::catalog::{ImageConfig, RegionConfig, TypeConfig};
 use super::refusal::data;
 use super::state::State;
 
-/// Free capacity of a type in a region.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Free {
-    pub(super) count: u32,
-    /// Whether it is listed but cannot be launched.
-    pub(super) is_phantom: bool,
-}
-
 impl State {
     /// The list is advisory: its capacity may be gone at the launch.
     pub(super) fn list_types(&self) -> Answer {

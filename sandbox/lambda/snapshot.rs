@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::life::{Host, Instance};
+use super::records::{Host, Instance};
 use super::state::State;
 
 /// All resources of the account, including those that lists do not show yet.

@@ -11,12 +11,8 @@ use super::super::ids::Ids;
 use super::super::shared;
 use super::config::{Account, Bug, Config, Outcome, User};
 use super::contract::Ledger;
-use super::firewall::Ruleset;
-use super::keys::SshKey;
-use super::life::Instance;
-use super::offers::Free;
 use super::pace::Limiter;
-use super::storage::FileSystem;
+use super::records::{FileSystem, Free, Instance, Ruleset, SshKey};
 
 /// The state, as all requests share it.
 pub(super) type Shared = shared::Shared<State>;

@@ -1,24 +1,13 @@
 //! File systems, each in one region.
 
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::super::answer::Answer;
 use super::super::ids::hex;
 use super::config::{Account, Bug, User};
+use super::records::FileSystem;
 use super::refusal::{Refusal, data};
 use super::state::State;
-
-/// A file system of the account.
-#[derive(Debug, Clone)]
-pub(super) struct FileSystem {
-    pub(super) id: String,
-    pub(super) name: String,
-    pub(super) region: String,
-    pub(super) created: Timestamp,
-    pub(super) shown: Timestamp,
-    pub(super) by: User,
-}
 
 impl State {
     pub(super) fn list_file_systems(&self) -> Answer {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 
 use super::hosts::{Boot, Hosts};
-use super::life::{Host, Instance, Phase};
+use super::records::{Host, Instance, Phase};
 use super::state::{Shared, State};
 use crate::error::Result;
 
