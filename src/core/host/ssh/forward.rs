@@ -4,24 +4,8 @@ use std::path::Path;
 
 use openssh::{ForwardType, Socket};
 
-use super::host::SshHost;
 use super::live::{Live, with_sources};
 use crate::error::{Error, ErrorKind, Result, Status};
-
-impl SshHost {
-    /// Forwards a local socket to an address and port as the host sees them; kept across reconnects.
-    ///
-    /// Only this user can use the socket: its folder is private.
-    ///
-    /// # Errors
-    /// When the socket cannot be created. Whether anything listens at the other end shows at the first use.
-    pub async fn forward(&self, socket: &Path, to: (&str, u16)) -> Result<()> {
-        let live = self.shared.live().await?;
-        open(&live, self.shared.route.block.name(), socket, to).await?;
-        self.shared.forwards().insert(socket.to_owned(), (to.0.to_owned(), to.1));
-        Ok(())
-    }
-}
 
 /// Asks the `ssh` master for a forward.
 pub(super) async fn open(live: &Live, name: &str, socket: &Path, to: (&str, u16)) -> Result<()> {

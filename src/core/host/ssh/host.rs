@@ -1,7 +1,7 @@
 //! A host over SSH: each exec is one session of the shared connection; a lost connection is re-established.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,9 +10,9 @@ use openssh::{Child, Session, Stdio};
 use tokio::io::AsyncWriteExt as _;
 use tokio::sync::{Mutex, Semaphore, SemaphorePermit};
 
-use super::connect::Route;
 use super::greeting::Beginning;
 use super::live::{Live, with_sources};
+use super::route::Route;
 use crate::error::{Error, ErrorKind, Result, Status};
 use crate::host::lines::follow;
 use crate::host::{Account, ExecEnd, Host, OnLine, Stream};
@@ -132,6 +132,19 @@ impl SshHost {
                 Err(_) => tokio::time::sleep(Duration::from_secs(2)).await,
             }
         }
+    }
+
+    /// Forwards a local socket to an address and port as the host sees them; kept across reconnects.
+    ///
+    /// Only this user can use the socket: its folder is private.
+    ///
+    /// # Errors
+    /// When the socket cannot be created. Whether anything listens at the other end shows at the first use.
+    pub async fn forward(&self, socket: &Path, to: (&str, u16)) -> Result<()> {
+        let live = self.shared.live().await?;
+        super::forward::open(&live, self.shared.route.block.name(), socket, to).await?;
+        self.shared.forwards().insert(socket.to_owned(), (to.0.to_owned(), to.1));
+        Ok(())
     }
 
     /// Closes the connection and removes its sockets from this machine.

@@ -14,6 +14,7 @@ mod host;
 mod live;
 pub(super) mod path;
 pub(super) mod place;
+mod route;
 pub(super) mod stream;
 mod target;
 mod tool;
