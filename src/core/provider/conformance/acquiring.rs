@@ -1,8 +1,8 @@
 //! The cases about calls that return: their effect, their result, and what they record.
 
-use super::bench::{Bench, list};
+use super::bench::{Bench, hosts_only, list};
 use super::recorders::{Failing, Notebook};
-use super::suite::{Stop, Verdict, broken, ensure, hosts_only};
+use super::verdict::{Stop, Verdict, broken, ensure};
 use crate::error::{LeftBehind, Status};
 use crate::name::Key;
 use crate::provider::HostPlace;

@@ -7,10 +7,11 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::recorders::Notebook;
-use super::suite::{Stop, Subject, Verdict, broken, ensure};
+use super::subject::Subject;
+use super::verdict::{Stop, Verdict, broken, ensure};
 use crate::error::Error;
 use crate::name::{ClusterName, Key, Owner, Scope};
-use crate::provider::{Acquired, Capability, HostRequest, ObservedResource, Recorder, ResourceRequest};
+use crate::provider::{Acquired, Capability, HostRequest, ObservedResource, ProviderKind, Recorder, ResourceRequest};
 
 /// The timeout of one call, in addition to the subject's patience.
 const CALL_MARGIN: Duration = Duration::from_secs(60);
@@ -269,4 +270,12 @@ pub(super) fn list(seen: &[ObservedResource]) -> String {
     }
     let texts = seen.iter().map(|resource| format!("{} {} ({})", resource.kind.0, resource.key, resource.id));
     texts.collect::<Vec<_>>().join(", ")
+}
+
+/// Ends a case as not applicable unless the provider supplies hosts.
+pub(super) fn hosts_only(bench: &Bench<'_>) -> Verdict {
+    match bench.capability().kind {
+        ProviderKind::Host => Ok(()),
+        ProviderKind::Platform => Err(Stop::NotApplicable("kind")),
+    }
 }

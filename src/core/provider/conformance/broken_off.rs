@@ -6,7 +6,7 @@ use std::task::Poll;
 
 use super::bench::{Bench, list};
 use super::recorders::{Notebook, Silent};
-use super::suite::{Stop, Verdict, broken, ensure};
+use super::verdict::{Stop, Verdict, broken, ensure};
 use crate::name::Scope;
 use crate::provider::ResourceRequest;
 

@@ -11,6 +11,9 @@ mod broken_off;
 mod reading;
 mod recorders;
 mod releasing;
+mod subject;
 mod suite;
+mod verdict;
 
-pub use suite::{Case, CaseResult, Outcome, Subject, count, run, run_until};
+pub use subject::Subject;
+pub use suite::{Case, CaseResult, Outcome, count, run, run_until};

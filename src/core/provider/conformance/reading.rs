@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::SignedDuration;
 
 use super::bench::{Bench, list, verdict};
-use super::suite::{Stop, Verdict, broken, ensure};
+use super::verdict::{Stop, Verdict, broken, ensure};
 use crate::name::Key;
 use crate::provider::{EndAsk, LeaseState, ProviderKind, ResourceRequest};
 

@@ -1,7 +1,7 @@
 //! The cases about releases: what must go, and what must stay.
 
 use super::bench::{Bench, list};
-use super::suite::{Stop, Verdict, broken, ensure};
+use super::verdict::{Stop, Verdict, broken, ensure};
 use crate::name::Scope;
 use crate::provider::{ObservedResource, ResourceRequest};
 

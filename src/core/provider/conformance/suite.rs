@@ -5,62 +5,11 @@ use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use serde_json::Value;
 
 use super::bench::Bench;
+use super::subject::Subject;
+use super::verdict::{Stop, Verdict, broken};
 use super::{acquiring, broken_off, reading, releasing};
-use crate::error::Result;
-use crate::name::Owner;
-use crate::provider::{Provider, ProviderKind};
-use crate::util::random;
-
-/// What is tested.
-pub struct Subject<'a> {
-    /// The provider under test.
-    pub provider: &'a dyn Provider,
-    /// The entry of `hosts:` to request.
-    pub host: Value,
-    /// The owner of the resources.
-    pub owner: Owner,
-    /// Another owner in the same account.
-    pub stranger: Owner,
-    /// How long a resource may take to become usable, or to disappear.
-    pub patience: Duration,
-    /// How long the effect of a call may be missing from `observe`: the capability's value, or less if known to be.
-    pub consistency_delay: Duration,
-    /// The numbers of polls after which a call is dropped: one try each, in this order.
-    pub cuts: Vec<usize>,
-}
-
-/// The highest number of polls after which a call is dropped.
-const MOST_POLLS: usize = 64;
-/// The cuts for providers where each try takes minutes and costs money.
-const FEW_CUTS: [usize; 5] = [1, 3, 9, 27, MOST_POLLS];
-
-impl<'a> Subject<'a> {
-    /// Creates one that requests a host without settings, under new random owners.
-    pub fn new(provider: &'a dyn Provider) -> Result<Self> {
-        let owner = || random::letters(8)?.parse().map_err(internal);
-        let host = Value::Object(serde_json::Map::new());
-        let capability = provider.capability();
-        let (minutes, cuts) =
-            if capability.costs_money { (40, FEW_CUTS.to_vec()) } else { (1, (1..=MOST_POLLS).collect()) };
-        let patience = Duration::from_secs(minutes * 60);
-        Ok(Self {
-            provider,
-            host,
-            owner: owner()?,
-            stranger: owner()?,
-            patience,
-            consistency_delay: capability.consistency_delay,
-            cuts,
-        })
-    }
-}
-
-fn internal(error: crate::name::NameError) -> crate::error::Error {
-    crate::error::Error::new(crate::error::ErrorKind::Internal, "create an owner").caused_by(&error)
-}
 
 /// How a case ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -83,28 +32,6 @@ pub struct CaseResult {
     pub outcome: Outcome,
     /// How long it took.
     pub elapsed: Duration,
-}
-
-/// Why a case stops early.
-#[derive(Debug)]
-pub(super) enum Stop {
-    /// The provider does not have this capability.
-    NotApplicable(&'static str),
-    /// The provider breaks the contract.
-    Broken(String),
-}
-
-/// The result of a case or a part of it.
-pub(super) type Verdict<T = ()> = std::result::Result<T, Stop>;
-
-/// Ends a case as failed.
-pub(super) fn broken<T>(what: impl Into<String>) -> Verdict<T> {
-    Err(Stop::Broken(what.into()))
-}
-
-/// Ends a case as failed unless the condition holds.
-pub(super) fn ensure(holds: bool, what: impl FnOnce() -> String) -> Verdict {
-    if holds { Ok(()) } else { broken(what()) }
 }
 
 macro_rules! cases {
@@ -236,12 +163,4 @@ pub fn count(results: &[CaseResult]) -> (usize, usize, usize) {
         Outcome::Failed(_) => (passed, failed + 1, other),
         Outcome::NotApplicable(_) => (passed, failed, other + 1),
     })
-}
-
-/// Ends a case as not applicable unless the provider supplies hosts.
-pub(super) fn hosts_only(bench: &Bench<'_>) -> Verdict {
-    match bench.capability().kind {
-        ProviderKind::Host => Ok(()),
-        ProviderKind::Platform => Err(Stop::NotApplicable("kind")),
-    }
 }
