@@ -10,3 +10,11 @@ pub struct StageFile {
     /// The contents.
     pub bytes: Vec<u8>,
 }
+
+impl StageFile {
+    /// One that everybody may read: containers of various users mount single files, and only root can enter the host's
+    /// folder.
+    pub fn world_readable(path: String, bytes: Vec<u8>) -> Self {
+        Self { path, mode: 0o444, bytes }
+    }
+}

@@ -74,6 +74,13 @@ pub struct KnownError {
 }
 
 impl KnownError {
+    /// One that no repetition helps against: what a line matches, what is said then, and what to do.
+    pub fn new(matches: &str, says: &str, hint: Option<&str>) -> Self {
+        Self { matches: matches.to_owned(), says: says.to_owned(), hint: hint.map(str::to_owned), retry: false }
+    }
+}
+
+impl KnownError {
     /// Whether this line shows this failure.
     pub fn matches(&self, line: &str) -> bool {
         self.what(line).is_some()

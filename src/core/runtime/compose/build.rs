@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::images::Build;
-use super::stage::known;
 use crate::host::StageFile;
 use crate::playbook::{KnownError, Stage, Step};
 use crate::runtime::project::setup::COMMAND_FAILED;
@@ -74,39 +73,43 @@ fn step(build: &Build) -> Step {
 
 fn errors() -> Vec<KnownError> {
     vec![
-        known(
+        KnownError::new(
             "No matching distribution|Could not find a version|Temporary failure in name resolution|ConnectionError",
             "the host finds no packages: {line}",
             Some("set an index that the host can reach: `build: {pip_index_url: …}` in the spec"),
         ),
-        known("no space left on device", "the host's disk is full", None),
+        KnownError::new("no space left on device", "the host's disk is full", None),
     ]
 }
 
 fn setup_errors() -> Vec<KnownError> {
     let [failed, says, hint] = COMMAND_FAILED;
     vec![
-        known(failed, says, Some(hint)),
-        known("setup: afterwards there was", "{line}", None),
-        known("no space left on device|No space left on device", "the host's disk is full", None),
-        known(
+        KnownError::new(failed, says, Some(hint)),
+        KnownError::new("setup: afterwards there was", "{line}", None),
+        KnownError::new("no space left on device|No space left on device", "the host's disk is full", None),
+        KnownError::new(
             "connection broken by|Failed to establish a new connection|name resolution|Network is unreachable|Read timed out",
             "the package index cannot be reached: {line}",
             Some("name an index that the host can reach: `setup: {index_url: …}` or `build: {pip_index_url: …}`"),
         ),
-        known(
+        KnownError::new(
             "No matching distribution found for",
             "a package of `setup` cannot be found: {line}",
             Some(
                 "is its name right, and does the index have it for the Python of the image? `setup: {index_url: …}` names another index",
             ),
         ),
-        known(
+        KnownError::new(
             "Cannot install|conflicting dependencies",
             "the packages of `setup` do not fit together, or not with Ray: {line}",
             None,
         ),
-        known("Failed building wheel for|Failed to build", "a package of `setup` cannot be built: {line}", None),
-        known("Invalid requirement", "`setup` has a requirement that is none: {line}", None),
+        KnownError::new(
+            "Failed building wheel for|Failed to build",
+            "a package of `setup` cannot be built: {line}",
+            None,
+        ),
+        KnownError::new("Invalid requirement", "`setup` has a requirement that is none: {line}", None),
     ]
 }

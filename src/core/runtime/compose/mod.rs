@@ -1,12 +1,13 @@
 //! The `docker` runtime: one compose project per host.
 //!
 //! Everything here is pure: it turns a spec, the nodes and the facts about the hosts into each project's files, the
-//! stages that prepare and deploy it, and the scripts that inspect and remove it. `cluster::backend::hosts` runs them.
+//! stages that prepare and deploy it, and the scripts that inspect and remove it. `cluster::hosts` runs them.
 
 mod build;
 mod checks;
 mod clean;
 mod data;
+mod deployment;
 mod images;
 mod mounts;
 mod ports;
@@ -19,13 +20,13 @@ mod targets;
 mod view;
 
 pub use clean::{clean_script, stop_script};
+pub use deployment::{deployment_of, deployments};
 pub use images::{Build, HostImages, host_images};
 pub use ports::peer_ports;
 pub use prepare::{Peers, confirm_steps, firewall_stage, preparation, undo_script};
-pub use project::{deployment_of, deployments, pages};
+pub use project::pages;
 pub use runtime::{Compose, inspect_script, logs_script};
 pub use shared_memory::{loader_room, shared_memory};
-pub(super) use stage::look_inside;
 
 pub use super::project::{
     CheckLine, CleanOptions, Container, DeployRequest, Deployment, HostFolders, HostInput, LogLine, LogRequest,

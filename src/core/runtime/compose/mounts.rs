@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::stage::known;
-use crate::playbook::Step;
+use crate::playbook::{KnownError, Step};
 use crate::render::quote;
 use crate::spec::{MountSource, Spec};
 
@@ -72,7 +71,7 @@ pub(super) fn check(spec: &Spec, host: &str) -> Option<Step> {
         run,
         timeout: Some(Duration::from_secs(30)),
         hint: Some("create the folder on the host, or correct `mounts:` in the spec".to_owned()),
-        errors: vec![known("mounts: ", "{line}", None)],
+        errors: vec![KnownError::new("mounts: ", "{line}", None)],
         ..Step::default()
     })
 }

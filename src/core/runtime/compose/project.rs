@@ -5,63 +5,20 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::images::{HostImages, host_images};
+use super::images::HostImages;
 use super::view::{Cluster, data_variable, exporter_key, image, pairs, token_environment};
-use super::{
-    DeployRequest, Deployment, HostInput, Page, checks, confirm_steps, containers_name, mounts, stage, targets,
-};
-use crate::error::{Error, ErrorKind, Result};
+use super::{HostInput, Page, containers_name, mounts, targets};
+use crate::error::Result;
 use crate::host::StageFile;
 use crate::name::Key;
-use crate::playbook::Stage;
 use crate::render::render;
 use crate::secret::{GRAFANA_USER, PROMETHEUS_USER};
-use crate::spec::{JupyterSpec, NodeRole, NodeSpec, PrometheusSpec, Spec};
+use crate::spec::{JupyterSpec, NodeSpec, PrometheusSpec, Spec};
 use crate::state::HostPorts;
 use crate::util::digest;
 
 /// The folder of the templates.
 const TEMPLATES: &str = "templates/ray-compose";
-
-/// One deployment for each host.
-pub fn deployments(request: &DeployRequest<'_>) -> Result<Vec<Deployment>> {
-    let cluster = Cluster::new(request)?;
-    request.hosts.iter().map(|host| deployment(&cluster, host)).collect()
-}
-
-/// The deployment of one host. The drivers of the others need not run yet.
-pub fn deployment_of(request: &DeployRequest<'_>, host: &Key) -> Result<Deployment> {
-    let cluster = Cluster::new(request)?;
-    let input = request.hosts.iter().find(|input| input.key == *host).ok_or_else(|| {
-        Error::new(ErrorKind::Internal, format!("render the project of {}", host.display_name()))
-            .because("it is not one of the hosts")
-    })?;
-    deployment(&cluster, input)
-}
-
-fn deployment(cluster: &Cluster<'_>, host: &HostInput) -> Result<Deployment> {
-    let request = cluster.request;
-    let nodes: Vec<NodeSpec> = request.nodes.iter().filter(|node| node.host == host.key).cloned().collect();
-    let is_head = nodes.iter().any(|node| node.role == NodeRole::Head);
-    let images = host_images(request.spec, &host.facts, is_head, request.library)?;
-    let project = Project { cluster, host, images: &images, is_head };
-    let files = project.files(&nodes)?;
-    let checks = checks::checks(cluster, host, &images.ray)?;
-    let mut stage = stage::deploy(&project, files, &nodes, checks::early_client(cluster, host));
-    if cluster.bridge {
-        // Several hosts are checked once all of them are up.
-        stage.steps.push(stage::look_inside(&checks));
-    }
-    if !cluster.bridge {
-        // It runs over a connection opened after the firewall was set, which proves that the firewall can stay.
-        let confirm = confirm_steps(&host.tag, request.library)?;
-        let limit = stage.timeout + confirm.timeout;
-        stage = Stage::join("deploy", vec![confirm, stage], limit);
-    }
-    // Compose does its own comparison.
-    let digests = BTreeMap::new();
-    Ok(Deployment { host: host.key.clone(), project: host.tag.clone(), nodes, digests, stage, checks })
-}
 
 /// One host's project.
 pub(super) struct Project<'a> {
@@ -73,17 +30,17 @@ pub(super) struct Project<'a> {
 
 impl Project<'_> {
     /// All files to deliver to the host.
-    fn files(&self, nodes: &[NodeSpec]) -> Result<Vec<StageFile>> {
+    pub(super) fn files(&self, nodes: &[NodeSpec]) -> Result<Vec<StageFile>> {
         let request = self.cluster.request;
         let mut files = self.secrets(nodes);
         for name in ["start.py", "health.py", "probe.py"] {
             let (bytes, _) = request.library.read(&format!("{TEMPLATES}/{name}"))?;
-            files.push(file(format!("lib/{name}"), bytes));
+            files.push(StageFile::world_readable(format!("lib/{name}"), bytes));
         }
         // The same as for nodes that are processes.
         for name in ["worker.py", "lifecycle.py"] {
             let (bytes, _) = request.library.read(&format!("templates/ray-native/{name}"))?;
-            files.push(file(format!("lib/{name}"), bytes));
+            files.push(StageFile::world_readable(format!("lib/{name}"), bytes));
         }
         let mut templates: Vec<&str> = Vec::new();
         if self.is_head {
@@ -100,14 +57,18 @@ impl Project<'_> {
         }
         let beside = json!({"prometheus_url": self.cluster.at.prometheus});
         for name in templates {
-            files.push(file(format!("compose/{name}"), self.render(name, &beside)?));
+            files.push(StageFile::world_readable(format!("compose/{name}"), self.render(name, &beside)?));
         }
         // The project comes last: it holds the digests of the files that containers read at startup.
         let context = self.context(nodes, &files)?;
-        files.push(file("compose/compose.yaml".to_owned(), self.render("compose.yaml", &context)?));
+        files
+            .push(StageFile::world_readable("compose/compose.yaml".to_owned(), self.render("compose.yaml", &context)?));
         if self.is_head {
             for (index, fragment) in request.spec.compose.iter().enumerate() {
-                files.push(file(format!("compose/user-{index}.yaml"), fragment.text.clone().into_bytes()));
+                files.push(StageFile::world_readable(
+                    format!("compose/user-{index}.yaml"),
+                    fragment.text.clone().into_bytes(),
+                ));
             }
         }
         Ok(files)
@@ -306,11 +267,6 @@ impl Project<'_> {
             "capabilities": settings.capabilities,
         }))
     }
-}
-
-/// World-readable, since containers of various users mount single files; only root can enter the host's folder.
-pub(super) fn file(path: String, bytes: Vec<u8>) -> StageFile {
-    StageFile { path, mode: 0o444, bytes }
 }
 
 /// The digest of some of the files, for a label: compose then recreates a container that read other contents.

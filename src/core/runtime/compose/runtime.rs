@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::clean::header;
 use super::images::host_images;
 use super::prepare::{self, Peers};
-use super::{clean, data, ports, project};
+use super::{clean, data, deployment, ports, project};
 use crate::error::Result;
 use crate::host::Account;
 use crate::name::{Key, Tag};
@@ -96,11 +96,11 @@ impl ProjectRuntime for Compose {
     }
 
     fn deployment(&self, request: &DeployRequest<'_>, host: &Key) -> Result<Deployment> {
-        project::deployment_of(request, host)
+        deployment::deployment_of(request, host)
     }
 
     fn deployments(&self, request: &DeployRequest<'_>) -> Result<Vec<Deployment>> {
-        project::deployments(request)
+        deployment::deployments(request)
     }
 
     fn pages(&self, spec: &Spec, head_host: &Key, ports: &HostPorts) -> Vec<Page> {

@@ -101,23 +101,6 @@ pub(super) fn deploy(
     Stage { name: "deploy".to_owned(), steps, files, variables, timeout, wants_facts: false }
 }
 
-/// The last step: it returns the check results as values of the stage, which saves an exec.
-pub(in crate::runtime) fn look_inside(checks: &str) -> Step {
-    Step {
-        name: "check everything from inside".to_owned(),
-        // Earlier results prove nothing now.
-        unless: Some("false".to_owned()),
-        run: format!(
-            "grep -v '^check' \"$gpucl_values\" >\"$gpucl_values.new\" || :\nmv -f \"$gpucl_values.new\" \"$gpucl_values\"\n\
-             set +eu\nrecent=60\nsame_stage=1\n(\n{checks}\n) | {{\n    count=0\n    while IFS= read -r line; do\n        case $line in\n            \
-             '::check '*) count=$((count + 1)); value \"check$count\" \"${{line#::check }}\" ;;\n            \
-             *) printf '%s\\n' \"$line\" ;;\n        esac\n    done\n}}"
-        ),
-        timeout: Some(Duration::from_secs(300)),
-        ..Step::default()
-    }
-}
-
 /// The names of gpucl's containers on this host.
 fn containers(project: &Project<'_>, nodes: &[NodeSpec]) -> Vec<String> {
     let cluster = project.cluster;
@@ -187,8 +170,8 @@ fn pull(images: &[String]) -> Step {
                 .to_owned(),
         ),
         errors: vec![
-            known("no space left on device", "the host's disk is full", Some("free some space, or use a host with a larger disk")),
-            known("manifest unknown|not found|pull access denied", "{line}", None),
+            KnownError::new("no space left on device", "the host's disk is full", Some("free some space, or use a host with a larger disk")),
+            KnownError::new("manifest unknown|not found|pull access denied", "{line}", None),
         ],
         ..Step::default()
     }
@@ -209,30 +192,30 @@ fn workspace(folder: &str, host: &str) -> Step {
         hint: Some(format!(
             "create a folder for it: gpucl exec --host {host} --root -- install -d -o 1000 -g 1000 {folder_word}"
         )),
-        errors: vec![known("workspace: ", "{line}", None)],
+        errors: vec![KnownError::new("workspace: ", "{line}", None)],
         ..Step::default()
     }
 }
 
 fn start_errors() -> Vec<KnownError> {
     vec![
-        known(
+        KnownError::new(
             "port is already allocated|address already in use|failed to bind host port",
             "a port that the cluster needs is in use on the host: {line}",
             Some("end the process that listens there, or run `gpucl up` again: it chooses free ports"),
         ),
-        known(
+        KnownError::new(
             "unresolvable CDI devices|CDI device injection failed|could not select device driver",
             "the engine does not know the GPU: {line}",
             Some("check the driver and its container toolkit: nvidia-ctk cdi list"),
         ),
-        known(
+        KnownError::new(
             "bind source path does not exist",
             "{line}",
             Some("create the folder on the host, or leave `workspace` or the mount out"),
         ),
-        known("no space left on device", "the host's disk is full", None),
-        known(
+        KnownError::new("no space left on device", "the host's disk is full", None),
+        KnownError::new(
             "are not set: there is no nftables table",
             "{line}",
             Some(
@@ -240,34 +223,34 @@ fn start_errors() -> Vec<KnownError> {
                  on the host",
             ),
         ),
-        known(
+        KnownError::new(
             "Cannot connect to the Docker daemon",
             "the host's Docker does not answer",
             Some("sudo systemctl status docker"),
         ),
-        known("pull access denied|manifest unknown", "an image cannot be pulled: {line}", None),
-        known("yaml:|services.* must be|additional properties", "compose rejects a file of the project: {line}", None),
+        KnownError::new("pull access denied|manifest unknown", "an image cannot be pulled: {line}", None),
+        KnownError::new(
+            "yaml:|services.* must be|additional properties",
+            "compose rejects a file of the project: {line}",
+            None,
+        ),
     ]
 }
 
 fn wait_errors() -> Vec<KnownError> {
     vec![
-        known(
+        KnownError::new(
             "refuses this node's token",
             "a worker's token differs from the head's: {line}",
             Some("give all nodes the cluster's token: gpucl stop, then gpucl up"),
         ),
-        known(
+        KnownError::new(
             "Version mismatch",
             "head and workers have different versions of Ray or Python: {line}",
             Some("use images of one version: `images:` in the spec"),
         ),
-        known("the bucket .* cannot be made", "{line}", None),
+        KnownError::new("the bucket .* cannot be made", "{line}", None),
     ]
-}
-
-pub(super) fn known(matches: &str, says: &str, hint: Option<&str>) -> KnownError {
-    KnownError { matches: matches.to_owned(), says: says.to_owned(), hint: hint.map(str::to_owned), retry: false }
 }
 
 /// The `-f` options for the project's files, gpucl's first.

@@ -3,29 +3,16 @@
 use serde_json::{Value, json};
 
 use super::HostInput;
-use super::project::file;
 use super::view::Cluster;
 use crate::host::StageFile;
-use crate::spec::{NodeRole, NodeSpec};
+use crate::spec::NodeRole;
 
 /// The port of a node exporter in a bridge network.
 pub(super) const EXPORTER: u16 = 9100;
-/// The [`ports`] of a node in a bridge network: Ray's own usual ones.
-const BRIDGE: [u16; 3] = [8080, 44_217, 44_227];
-
-/// The port of a node's metrics, and those of the autoscaler and of the dashboard, which only a head has.
-pub(super) fn ports(cluster: &Cluster<'_>, host: &HostInput, node: &NodeSpec) -> [u16; 3] {
-    if cluster.bridge {
-        return BRIDGE;
-    }
-    let own = cluster.node_ports(host, node);
-    [own.metrics(), own.autoscaler_metrics(), own.dashboard_metrics()]
-}
-
 /// The lists of targets, as files that Prometheus reads again when they change.
 pub(super) fn files(cluster: &Cluster<'_>) -> Vec<StageFile> {
     let list = |name: &str, entries: Vec<Value>| {
-        file(format!("targets/{name}.json"), format!("{}\n", Value::Array(entries)).into_bytes())
+        StageFile::world_readable(format!("targets/{name}.json"), format!("{}\n", Value::Array(entries)).into_bytes())
     };
     vec![list("ray", of_ray(cluster)), list("hosts", of_hosts(cluster))]
 }
@@ -36,7 +23,7 @@ fn of_ray(cluster: &Cluster<'_>) -> Vec<Value> {
     for host in cluster.request.hosts {
         for node in cluster.request.nodes.iter().filter(|node| node.host == host.key) {
             let name = if cluster.bridge { node.key.as_str() } else { &host.address };
-            let own = ports(cluster, host, node);
+            let own = cluster.metrics_ports(host, node);
             let own = if node.role == NodeRole::Head { &own[..] } else { &own[..1] };
             let targets: Vec<String> = own.iter().map(|port| format!("{name}:{port}")).collect();
             entries.push(json!({"targets": targets, "labels": {"gpucl_node": node.key.display_name()}}));

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::images::HostImages;
 use super::ports::NodePorts;
 use super::shared_memory::{loader_room, shared_memory};
-use super::{DATA_IN_CONTAINERS, DeployRequest, HostInput, targets};
+use super::{DATA_IN_CONTAINERS, DeployRequest, HostInput};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Key;
 use crate::playbook::{GpuFact, RunAs, Vendor};
@@ -21,6 +21,8 @@ use crate::util::proxy::{host_of, past_proxy};
 const GCS: u16 = 6379;
 /// The port of a node's agent in a bridge network.
 const AGENT: u16 = 52365;
+/// The ports of a node's metrics in a bridge network: Ray's own usual ones.
+const BRIDGE_METRICS: [u16; 3] = [8080, 44_217, 44_227];
 /// The first Docker version that reads CDI without configuration.
 const CDI_FROM: (u32, u32) = (28, 2);
 /// The first Docker version with `start_interval`.
@@ -120,6 +122,15 @@ impl<'a> Cluster<'a> {
             ("AWS_REGION", region.to_owned()),
             ("AWS_SHARED_CREDENTIALS_FILE", "/run/gpucl/secrets/aws_credentials".to_owned()),
         ]
+    }
+
+    /// The port of a node's metrics, and those of the autoscaler and of the dashboard, which only a head has.
+    pub(super) fn metrics_ports(&self, host: &HostInput, node: &NodeSpec) -> [u16; 3] {
+        if self.bridge {
+            return BRIDGE_METRICS;
+        }
+        let own = self.node_ports(host, node);
+        [own.metrics(), own.autoscaler_metrics(), own.dashboard_metrics()]
     }
 
     /// The ports of a node on its host's network.
@@ -230,7 +241,7 @@ impl<'a> Cluster<'a> {
             flag("address", self.at.gcs.clone());
         }
         if self.bridge {
-            flag("metrics-export-port", targets::ports(self, host, node)[0].to_string());
+            flag("metrics-export-port", self.metrics_ports(host, node)[0].to_string());
             flag("dashboard-agent-listen-port", AGENT.to_string());
         } else {
             flag("node-ip-address", host.address.clone());
@@ -279,7 +290,7 @@ impl<'a> Cluster<'a> {
         all.extend(node.environment.clone());
         let mut fixed: Vec<(&str, String)> = token_environment().map(|(name, value)| (name, value.to_owned())).into();
         if node.role == NodeRole::Head {
-            let [_, autoscaler, dashboard] = targets::ports(self, host, node);
+            let [_, autoscaler, dashboard] = self.metrics_ports(host, node);
             fixed.push(("AUTOSCALER_METRIC_PORT", autoscaler.to_string()));
             fixed.push(("DASHBOARD_METRIC_PORT", dashboard.to_string()));
         }

@@ -22,8 +22,8 @@ use crate::host::{Account, StageFile};
 use crate::name::{Key, Tag};
 use crate::playbook::{self, Stage, Step};
 use crate::render::{quote, quote_path};
-use crate::runtime::compose::look_inside;
 use crate::runtime::data::{self, JobUser};
+use crate::runtime::project::look_inside;
 use crate::runtime::project::{
     ByHand, CleanOptions, DeployRequest, Deployment, Filling, HostFolders, HostInput, LogRequest, Page, PrepareRequest,
     ProjectRuntime, nodes_of, setup,

@@ -1,7 +1,7 @@
 //! What a runtime does on hosts: one *project* per host, everything that runs there for one cluster.
 //!
 //! Everything behind [`ProjectRuntime`] is pure: it turns a spec, the nodes and the facts about the hosts into files,
-//! stages and scripts. `cluster::backend::hosts` runs them, without knowing the runtime.
+//! stages and scripts. `cluster::hosts` runs them, without knowing the runtime.
 
 mod by_hand;
 mod condition;
@@ -19,6 +19,7 @@ pub use deployment::{
     PrepareRequest, nodes_of,
 };
 pub use logs::{LogLine, LogRequest, log_line};
+pub(super) use observation::look_inside;
 pub use observation::{CheckLine, Container, Observation, checks_in_values, checks_of, parse_observation};
 
 use super::{compose, native};
