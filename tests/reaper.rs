@@ -5,7 +5,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use gpucl::provider::Runtime;
-use gpucl::runtime::project::{self, HostFolders};
+use gpucl::runtime;
+use gpucl::runtime::project::HostFolders;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::until;
@@ -57,7 +58,7 @@ fn stop(root: &Path, owner: &str, seconds: u32) -> String {
     std::fs::copy(REAPER, host.join("reaper.py")).unwrap();
     let folders =
         HostFolders { home: host.display().to_string(), environments: String::new(), claim: "claim.json".to_owned() };
-    let script = project::of(Runtime::Native).stop_script(&format!("gpucl-{owner}-t-host0"), &folders);
+    let script = runtime::of(Runtime::Native).stop_script(&format!("gpucl-{owner}-t-host0"), &folders);
     let output = Command::new("sh").args(["-c", &script]).stdin(Stdio::null()).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
     String::from_utf8(output.stdout).unwrap()

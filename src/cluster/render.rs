@@ -16,8 +16,9 @@ use crate::name::Key;
 use crate::plan::{Machine, desired};
 use crate::playbook::{self, Facts, GpuFact, RunAs, Vendor};
 use crate::provider::{HostPlace, HostRequest, ProviderKind, Site};
+use crate::runtime;
 use crate::runtime::compose;
-use crate::runtime::project::{self, HostFolders, HostInput};
+use crate::runtime::project::{HostFolders, HostInput};
 use crate::secret::{Secrets, ray_token_path};
 use crate::spec::{Loaded, Per, Spec};
 use crate::state::{ClusterState, Store};
@@ -111,7 +112,7 @@ async fn hosts_now(settings: &Settings, spec: &Spec, known: &ClusterState) -> Re
 
 /// The hosts with the facts in the state, or with placeholders.
 fn hosts(spec: &Spec, scope: &crate::name::Scope, known: &ClusterState) -> Vec<HostInput> {
-    let runtime = project::of(spec.runtime);
+    let runtime = runtime::of(spec.runtime);
     let host = |index: usize| {
         let key = Key::host(index);
         let noted = known.host(&key).cloned().unwrap_or_default();

@@ -71,7 +71,7 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     report.happened(jiff::Timestamp::now()).into_iter().for_each(|line| app.ui.data(line));
     if !report.nodes.is_empty() {
         let runtime = target.known.state.spec.as_ref().map(|spec| spec.runtime).unwrap_or_default();
-        let process = crate::runtime::project::of(runtime).node_is();
+        let process = crate::runtime::of(runtime).node_is();
         let mut table = Table::new(&["node", process, "age", "ray", "cpu", "gpu", "memory"]);
         for node in &report.nodes {
             table.row(row(node, report, ray.as_ref()));

@@ -16,7 +16,7 @@ use crate::host::{Account, Connections, Host, HostEntry, LocalHost, SshTarget};
 use crate::name::Key;
 use crate::provider::HostPlace;
 use crate::provider::Runtime;
-use crate::runtime::project;
+use crate::runtime;
 
 /// Connects to hosts, and caches the connections.
 #[async_trait]
@@ -55,7 +55,7 @@ impl HostConnections {
             environment: settings.host_environment.clone(),
             connections: Connections::new(folder.to_owned(), runtime_dir, home, settings.events.clone()),
             cancel: settings.cancel.clone(),
-            account: project::of(runtime).account(),
+            account: runtime::of(runtime).account(),
             known: Mutex::default(),
             hosts: Mutex::default(),
         }

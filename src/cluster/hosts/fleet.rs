@@ -14,6 +14,7 @@ use crate::name::{Key, Scope};
 use crate::playbook::{self, Facts, Inspection};
 use crate::provider::{HostPlace, Provider, Site};
 use crate::render::{quote, quote_path};
+use crate::runtime;
 use crate::runtime::project::{
     self, CheckLine, CleanOptions, Container, HostFolders, HostInput, Observation, ProjectRuntime,
 };
@@ -92,7 +93,7 @@ impl Fleet {
         Self {
             scope,
             hosts: layout::keys(spec),
-            runtime: project::of(spec.runtime),
+            runtime: runtime::of(spec.runtime),
             connector,
             paths,
             site: provider.site(),

@@ -11,8 +11,9 @@ use crate::plan::{Machine, desired};
 use crate::playbook::Stage;
 use crate::provider::Offer;
 use crate::render::Library;
+use crate::runtime;
 use crate::runtime::project::{
-    self, Bundle, DeployRequest, Deployment, Filling, HostInput, Others, PrepareRequest, ProjectRuntime,
+    Bundle, DeployRequest, Deployment, Filling, HostInput, Others, PrepareRequest, ProjectRuntime,
 };
 use crate::secret::Secrets;
 use crate::spec::{NodeSpec, Spec};
@@ -67,7 +68,7 @@ impl HostContent {
 
 impl Layout<'_> {
     pub(super) fn runtime(&self) -> &'static dyn ProjectRuntime {
-        project::of(self.spec.runtime)
+        runtime::of(self.spec.runtime)
     }
 
     /// A host of the layout.

@@ -20,7 +20,8 @@ use crate::event::Bus;
 use crate::name::{Key, Scope};
 use crate::provider::Provider;
 use crate::render::Library;
-use crate::runtime::project::{self, CleanOptions, HostInput, ProjectRuntime};
+use crate::runtime;
+use crate::runtime::project::{CleanOptions, HostInput, ProjectRuntime};
 use crate::secret::Secrets;
 use crate::spec::{Loaded, Spec, external_credentials};
 use crate::state::{ClusterState, Pages, Paths};
@@ -132,7 +133,7 @@ impl OnHosts {
 
     /// The runtime of the cluster's nodes.
     pub(super) fn runtime(&self) -> &'static dyn ProjectRuntime {
-        project::of(self.spec.runtime)
+        runtime::of(self.spec.runtime)
     }
 
     /// The keys of the spec's hosts, in its order.
@@ -179,13 +180,13 @@ impl OnHosts {
 
 /// Refuses values for playbooks that these cannot use, before any host is reached.
 pub(in crate::cluster) fn playbooks_fit(settings: &Settings, loaded: &Loaded) -> Result<()> {
-    let wrong = project::wrong_settings(&loaded.spec, &settings.library)?;
+    let wrong = runtime::wrong_settings(&loaded.spec, &settings.library)?;
     if wrong.is_empty() { Ok(()) } else { Err(loaded.places.errors(wrong)) }
 }
 
 /// The cluster's credentials; missing ones are generated.
 fn secrets(spec: &Spec, folder: &Path) -> Result<Secrets> {
-    match project::of(spec.runtime).has_services() || spec.own_store().is_some() {
+    match runtime::of(spec.runtime).has_services() || spec.own_store().is_some() {
         true => crate::secret::ensure_secrets(folder),
         false => Ok(Secrets::of_ray(crate::secret::ensure_ray_token(folder)?)),
     }

@@ -7,7 +7,8 @@ use crate::host::{Connections, HostEntry, SshHost, SshTarget};
 use crate::name::{Key, Tag};
 use crate::provider::{Context, HostPlace, Site};
 use crate::providers;
-use crate::runtime::project::{self, HostFolders, ProjectRuntime};
+use crate::runtime;
+use crate::runtime::project::{HostFolders, ProjectRuntime};
 use crate::state::{ClusterState, ItemKind, Paths};
 
 /// Timeout of a connection to a host that is up.
@@ -101,7 +102,7 @@ pub(in crate::cluster) async fn remote(
 /// Lists the hosts reached by SSH, with their place from the state or else from the provider.
 async fn remote_hosts(state: &ClusterState, context: &Context) -> Result<Vec<RemoteHost>> {
     let Some(spec) = &state.spec else { return Ok(Vec::new()) };
-    let (nodes, runtime) = (state.started_nodes(), project::of(spec.runtime));
+    let (nodes, runtime) = (state.started_nodes(), runtime::of(spec.runtime));
     let mut hosts = Vec::new();
     for (key, item) in &state.items {
         let (ItemKind::Resource(_), Some(id)) = (&item.kind, &item.id) else { continue };

@@ -12,7 +12,8 @@ use crate::cluster;
 use crate::error::{Doing as _, ErrorKind, Result};
 use crate::host::{Tunnel, Way};
 use crate::name::Key;
-use crate::runtime::project::{self, Page};
+use crate::runtime;
+use crate::runtime::project::Page;
 use crate::util::ports;
 
 /// The Ray dashboard embeds this page.
@@ -37,7 +38,7 @@ pub(super) async fn open(app: &App, run: &Run, port: Option<u16>, target: &Targe
         head: None,
     };
     let mut grafana = None;
-    let pages = project::of(spec.runtime).pages(spec, &Key::host(0), &ports);
+    let pages = runtime::of(spec.runtime).pages(spec, &Key::host(0), &ports);
     // Ray's page is opened last, since it needs Grafana's address; it is shown first.
     let (first, others): (Vec<Page>, Vec<Page>) = pages.into_iter().partition(|page| page.name == DASHBOARD);
     for page in others.into_iter().chain(first) {

@@ -22,13 +22,10 @@ pub use logs::{LogLine, LogRequest, log_line};
 pub(super) use observation::look_inside;
 pub use observation::{CheckLine, Container, Observation, checks_in_values, checks_of, parse_observation};
 
-use super::{compose, native};
 use crate::error::Result;
 use crate::host::Account;
 use crate::name::{Key, Tag};
-use crate::playbook::{self, Stage};
-use crate::provider::Runtime;
-use crate::render::Library;
+use crate::playbook::Stage;
 use crate::spec::{NodeSpec, Spec};
 use crate::state::HostPorts;
 
@@ -161,31 +158,4 @@ pub trait ProjectRuntime: Send + Sync {
 
     /// The script that prints the logs of this tag, for [`log_line`].
     fn logs_script(&self, tag: &str, folders: &HostFolders, request: &LogRequest) -> String;
-}
-
-/// The values under `playbooks:` that their playbooks cannot use: the path of each, and what is wrong with it. Playbooks
-/// and variables that do not exist are refused when a host is prepared.
-///
-/// # Errors
-/// If a playbook cannot be read.
-pub fn wrong_settings(spec: &Spec, library: &Library) -> Result<Vec<(String, String)>> {
-    let known = of(spec.runtime).playbooks();
-    let mut wrong = Vec::new();
-    for (name, given) in spec.playbooks.iter().filter(|(name, _)| known.contains(&name.as_str())) {
-        let playbook = playbook::load(library, name)?;
-        for (variable, value) in given {
-            if let Some(why) = playbook.wrong(variable, value) {
-                wrong.push((format!("playbooks.{name}.{variable}"), why));
-            }
-        }
-    }
-    Ok(wrong)
-}
-
-/// The implementation for a runtime.
-pub fn of(runtime: Runtime) -> &'static dyn ProjectRuntime {
-    match runtime {
-        Runtime::Docker => &compose::Compose,
-        Runtime::Native => &native::NativeRuntime,
-    }
 }
