@@ -13,6 +13,8 @@ mod on_hosts;
 mod outside;
 mod places;
 mod promise;
+mod replan;
+mod rounds;
 mod status;
 mod steps;
 mod substrate;

@@ -6,9 +6,9 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 
 use super::affected_paths::affected_paths;
-use super::capacity::carry_to;
 use super::goal::{Given, desired};
 use super::on_hosts::OnHosts;
+use super::rounds::carry_to;
 use super::status::{report_restarts, with_observation};
 use super::verify::judge;
 use crate::cluster::errors::missed;

@@ -160,8 +160,7 @@ async fn a_lease_that_has_ended_is_forgotten() {
 /// These digests are in journals: that of bd888d5, for the same request.
 #[test]
 fn the_digest_of_a_request_stays_what_it_was() {
-    let source =
-        LeaseSource { provider: "chameleon".to_owned(), settings: serde_json::json!({}), place: String::new() };
+    let source = LeaseSource { provider: "acme".to_owned(), settings: serde_json::json!({}), place: String::new() };
     let hosts = HostFilter { nodes: vec!["liqid01".to_owned()], gpu: Some("a100".to_owned()), ..HostFilter::default() };
     let end = EndAsk::After(SignedDuration::from_hours(3));
     let ask = LeaseAsk { hosts, count: 1, start: StartAsk::Next, end, name: None, shorten: false };

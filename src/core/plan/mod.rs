@@ -1,6 +1,7 @@
 //! Makes a plan from what is desired, known and observed. Pure: no I/O, no clock. Tests compare the plan's text.
 
 mod desired;
+mod machine;
 mod observed;
 mod operation;
 mod price;
@@ -11,9 +12,9 @@ mod share;
 mod tests;
 
 pub use desired::{
-    DataGoal, Desired, FirewallGoal, Machine, NodeRequest, Preparation, ProjectRequest, desired, limits,
-    small_shared_memory,
+    DataGoal, Desired, FirewallGoal, NodeRequest, Preparation, ProjectRequest, desired, limits, small_shared_memory,
 };
+pub use machine::Machine;
 pub use observed::{Health, Observed, ObservedNode, ObservedProject};
 pub use operation::{Action, Change, NodeChange, Operation, Plan};
 pub use price::Price;

@@ -1,6 +1,6 @@
 //! What a worker has of its host where the spec gives no numbers.
 
-use super::Machine;
+use super::machine::Machine;
 use crate::name::Key;
 use crate::provider::Runtime;
 use crate::spec::Spec;

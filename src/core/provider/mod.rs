@@ -5,6 +5,7 @@
 
 mod capability;
 pub mod conformance;
+mod context;
 mod contract;
 mod finding;
 pub mod kit;
@@ -14,14 +15,13 @@ mod outage;
 pub mod platform;
 mod recorder;
 mod reservation;
+mod resource;
 pub mod settings;
 mod site;
 
 pub use capability::{Capability, ProviderKind, Runtime, USUAL_POLL};
-pub use contract::{
-    Context, Factory, FieldError, GpuOffer, HostPlace, HostRequest, LoginFile, ObservedResource, Offer, Provider,
-    Resolved, ResourceKind, ResourceRequest, Start, UserEnvironment,
-};
+pub use context::{Context, UserEnvironment};
+pub use contract::{Factory, FieldError, LoginFile, Provider};
 pub use finding::Finding;
 pub use login::{LoggedIn, Login, LoginAsk, LoginForm};
 pub use manifest::Manifest;
@@ -30,5 +30,8 @@ pub use platform::Platform;
 pub use recorder::{Acquired, Recorder};
 pub use reservation::{
     Booking, CalendarRow, EndAsk, HostFilter, Lease, LeaseAsk, LeaseState, Proposal, Reservations, StartAsk,
+};
+pub use resource::{
+    GpuOffer, HostPlace, HostRequest, ObservedResource, Offer, Resolved, ResourceKind, ResourceRequest, Start,
 };
 pub use site::{Packages, Site, SiteFinding};

@@ -4,36 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::cost::Priced;
+use super::item::{ItemKind, ItemState, Priced};
 use super::notes::{HostNotes, LeaseNotes, Notes, Pages, PlatformNotes, ProjectNotes};
 use crate::money::{HourlyPrice, Money};
 use crate::name::{ClusterName, Key, Owner, Scope};
 use crate::provider::HostPlace;
 use crate::spec::{NodeSpec, Spec};
-
-/// The kind of an item.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", tag = "kind", content = "of")]
-pub enum ItemKind {
-    /// A resource, with the provider's name for its kind.
-    Resource(String),
-    /// A project: what runs on a host.
-    Project,
-}
-
-/// The progress of an item.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ItemState {
-    /// The call that creates it may have been sent; only `observe` shows whether it exists.
-    Requested,
-    /// It exists and its id is known.
-    Exists,
-    /// It is usable.
-    Ready,
-    /// The call that removes it may have been sent.
-    Releasing,
-}
 
 /// One resource or project of a cluster.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

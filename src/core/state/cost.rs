@@ -1,22 +1,13 @@
 //! The estimated cost of a cluster, from the journal. No provider reports what was billed, so amounts are "about".
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use super::{ClusterState, Item, ItemKind};
+use super::cluster::{ClusterState, Item};
+use super::item::ItemKind;
 use crate::money::{HourlyPrice, Money, describe, sums};
 use crate::name::Key;
 use crate::util::when::between;
-
-/// The price of an item while it exists.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Priced {
-    /// The price per hour.
-    pub price: HourlyPrice,
-    /// When the cost begins, if not when the id is recorded: a lease costs from its start.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub from: Option<Timestamp>,
-}
 
 /// The cost of a cluster, one amount per unit.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]

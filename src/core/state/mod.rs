@@ -6,6 +6,7 @@
 mod cluster;
 mod consent;
 mod cost;
+mod item;
 mod journal;
 mod lock;
 mod notes;
@@ -13,9 +14,10 @@ mod owner;
 mod paths;
 mod store;
 
-pub use cluster::{ClusterState, Item, ItemKind, ItemState, Record};
+pub use cluster::{ClusterState, Item, Record};
 pub use consent::{accept, accepted};
-pub use cost::{Priced, Spending};
+pub use cost::Spending;
+pub use item::{ItemKind, ItemState, Priced};
 pub(crate) use lock::way_to_write;
 pub use lock::{Lock, LockInfo};
 pub use notes::{HostNotes, HostPorts, LeaseNotes, LeaseSource, Notes, Pages, PlatformNotes, ProjectNotes};

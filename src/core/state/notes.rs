@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::ItemKind;
+use super::item::ItemKind;
 use crate::name::Key;
 use crate::playbook::Facts;
 use crate::provider::platform::NodeGroup;

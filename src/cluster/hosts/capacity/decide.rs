@@ -10,24 +10,24 @@ const NEXT_PLACES: usize = 3;
 
 /// The capacity settings of the command or the spec.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Policy {
+pub(in crate::cluster::hosts) struct Policy {
     /// The end of the capacity wait; `None` without one.
-    pub(super) until: Option<Instant>,
+    pub(in crate::cluster::hosts) until: Option<Instant>,
     /// Whether existing resources are kept when not all are available.
-    pub(super) partial: Partial,
+    pub(in crate::cluster::hosts) partial: Partial,
 }
 
 /// The circumstances of a decision.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Moment {
-    pub(super) now: Instant,
+pub(in crate::cluster::hosts) struct Moment {
+    pub(in crate::cluster::hosts) now: Instant,
     /// Ctrl-C was pressed.
-    pub(super) is_cancelled: bool,
+    pub(in crate::cluster::hosts) is_cancelled: bool,
 }
 
 /// What a refused branch does next, while the others go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum AfterRefusal {
+pub(in crate::cluster::hosts) enum AfterRefusal {
     /// Requests the spec's next choice at once.
     AskForNext,
     /// Waits for capacity, then requests again.
@@ -38,29 +38,29 @@ pub(super) enum AfterRefusal {
 
 /// How a run of the plan ended.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Run<'a> {
+pub(in crate::cluster::hosts) struct Run<'a> {
     /// The errors, in the order of failure.
-    pub(super) errors: &'a [Error],
+    pub(in crate::cluster::hosts) errors: &'a [Error],
     /// Whether resources exist that this command has created.
-    pub(super) has_made: bool,
+    pub(in crate::cluster::hosts) has_made: bool,
     /// Whether the last choice does not fit the plan that was run.
-    pub(super) needs_replan: bool,
+    pub(in crate::cluster::hosts) needs_replan: bool,
     /// Whether the provider creates hosts, so that a bad one can be replaced.
-    pub(super) makes_hosts: bool,
+    pub(in crate::cluster::hosts) makes_hosts: bool,
 }
 
 /// What this command has tried already.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Tried {
+pub(in crate::cluster::hosts) struct Tried {
     /// An unusable resource was recreated.
-    pub(super) renewed: bool,
+    pub(in crate::cluster::hosts) renewed: bool,
     /// How many times the next choice was taken.
-    pub(super) places: usize,
+    pub(in crate::cluster::hosts) places: usize,
 }
 
 /// What follows a run of the plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum AfterRun {
+pub(in crate::cluster::hosts) enum AfterRun {
     /// No further run: the plan is done.
     Done,
     /// Recreates what is unusable.
@@ -79,12 +79,12 @@ pub(super) enum AfterRun {
 
 impl Policy {
     /// Whether a capacity wait was requested and is not over.
-    pub(super) fn waits(&self, at: Moment) -> bool {
+    pub(in crate::cluster::hosts) fn waits(&self, at: Moment) -> bool {
         self.until.is_some_and(|until| at.now < until) && !at.is_cancelled
     }
 
     /// Whether existing resources are released when not all are available.
-    pub(super) fn gives_back(&self) -> bool {
+    pub(in crate::cluster::hosts) fn gives_back(&self) -> bool {
         self.partial == Partial::GiveBack
     }
 
@@ -94,7 +94,7 @@ impl Policy {
     }
 
     /// Decides what a branch does after a refusal for lack of capacity.
-    pub(super) fn after_refusal(&self, at: Moment) -> AfterRefusal {
+    pub(in crate::cluster::hosts) fn after_refusal(&self, at: Moment) -> AfterRefusal {
         match (self.takes_next(at), self.waits(at)) {
             (true, _) => AfterRefusal::AskForNext,
             // With `give_back`, a refusal ends the whole run, so that no branch waits.
@@ -104,7 +104,7 @@ impl Policy {
     }
 
     /// Decides what follows a run of the plan. Errors other than lack of capacity come first.
-    pub(super) fn after_run(&self, run: Run<'_>, tried: Tried, at: Moment) -> AfterRun {
+    pub(in crate::cluster::hosts) fn after_run(&self, run: Run<'_>, tried: Tried, at: Moment) -> AfterRun {
         let mut others = run.errors.iter().filter(|error| error.kind() != ErrorKind::Capacity).peekable();
         if run.errors.is_empty() {
             AfterRun::Done

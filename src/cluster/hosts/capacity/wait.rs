@@ -101,29 +101,29 @@ impl CapacityWait {
         }
     }
 
-    pub(super) fn policy(&self) -> Policy {
+    pub(in crate::cluster::hosts) fn policy(&self) -> Policy {
         self.policy
     }
 
     /// The current time and cancellation.
-    pub(super) fn moment(&self) -> Moment {
+    pub(in crate::cluster::hosts) fn moment(&self) -> Moment {
         Moment { now: Instant::now(), is_cancelled: self.cancel.urgency() != Urgency::None }
     }
 
     /// Decides what a refused branch does next.
-    pub(super) fn after_refusal(&self) -> AfterRefusal {
+    pub(in crate::cluster::hosts) fn after_refusal(&self) -> AfterRefusal {
         self.policy.after_refusal(self.moment())
     }
 
     /// Resets the wait for a new plan, which is based on all queries so far.
-    pub(super) fn begin(&self) {
+    pub(in crate::cluster::hosts) fn begin(&self) {
         self.stop.send_replace(None);
         self.needs_replan.store(false, Ordering::Relaxed);
         *lock(&self.checked) = Checked { first: self.checks(), by: BTreeMap::new() };
     }
 
     /// Ends waiting after a failure in the plan: an error must not be held up for hours.
-    pub(super) fn heed(&self, error: &Error) {
+    pub(in crate::cluster::hosts) fn heed(&self, error: &Error) {
         let stop = match error.kind() {
             ErrorKind::Capacity if self.policy.gives_back() => {
                 *lock(&self.refusal) = Some(error.clone());
@@ -136,7 +136,7 @@ impl CapacityWait {
     }
 
     /// Waits until existing resources are to be released.
-    pub(super) async fn gave_up(&self) {
+    pub(in crate::cluster::hosts) async fn gave_up(&self) {
         let mut stop = self.stop.subscribe();
         if stop.wait_for(|stop| *stop == Some(Stop::GiveBack)).await.is_err() {
             std::future::pending::<()>().await;
@@ -144,7 +144,7 @@ impl CapacityWait {
     }
 
     /// The refusal for which everything is released.
-    pub(super) fn refusal(&self) -> Error {
+    pub(in crate::cluster::hosts) fn refusal(&self) -> Error {
         let refusal = lock(&self.refusal).take();
         refusal.unwrap_or_else(|| {
             Error::new(ErrorKind::Capacity, "acquire all hosts").because("the provider lacks capacity for some of them")
@@ -152,12 +152,12 @@ impl CapacityWait {
     }
 
     /// Marks that the last choice does not fit the current plan.
-    pub(super) fn set_needs_replan(&self) {
+    pub(in crate::cluster::hosts) fn set_needs_replan(&self) {
         self.needs_replan.store(true, Ordering::Relaxed);
     }
 
     /// Whether the last choice needs a new plan.
-    pub(super) fn needs_replan(&self) -> bool {
+    pub(in crate::cluster::hosts) fn needs_replan(&self) -> bool {
         self.needs_replan.load(Ordering::Relaxed)
     }
 
@@ -167,13 +167,13 @@ impl CapacityWait {
     }
 
     /// The last query that a branch knows of: it waits for the next.
-    pub(super) fn last_check_of(&self, key: &Key) -> u64 {
+    pub(in crate::cluster::hosts) fn last_check_of(&self, key: &Key) -> u64 {
         let checked = lock(&self.checked);
         checked.by.get(key).copied().unwrap_or(checked.first)
     }
 
     /// Records the last query that a branch knows of.
-    pub(super) fn set_last_check(&self, key: &Key, check: u64) {
+    pub(in crate::cluster::hosts) fn set_last_check(&self, key: &Key, check: u64) {
         lock(&self.checked).by.insert(key.clone(), check);
     }
 

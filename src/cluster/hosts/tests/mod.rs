@@ -9,9 +9,10 @@ mod time;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::capacity::{CapacityWait, carry_to};
+use super::capacity::CapacityWait;
 use super::on_hosts::{OnHosts, Parts};
 use super::promise::{Compared, promises};
+use super::rounds::carry_to;
 use crate::cluster::substrate::Look;
 use crate::engine::{Cancel, CancelHandle, Ledger, Pipeline};
 use crate::error::Result;

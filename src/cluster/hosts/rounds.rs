@@ -3,8 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::decide::{AfterRun, Run, Tried};
-use super::wait::CapacityWait;
+use super::capacity::{AfterRun, CapacityWait, Run, Tried};
 use crate::cluster::hosts::on_hosts::OnHosts;
 use crate::engine::{Executed, Pipeline, Planned};
 use crate::error::{Error, ErrorKind, LeftBehind, Result};

@@ -2,8 +2,7 @@
 
 use async_trait::async_trait;
 
-use super::decide::AfterRefusal;
-use super::wait::Next;
+use super::capacity::{AfterRefusal, Next};
 use crate::cluster::hosts::on_hosts::OnHosts;
 use crate::cluster::substrate::Resolution;
 use crate::engine::{Ledger, Replan};
@@ -36,7 +35,7 @@ impl OnHosts {
     }
 
     /// Waits for capacity and resolves all hosts again, after this refusal.
-    pub(super) async fn resolve_again(&self, mut refused: Error) -> Result<Resolution> {
+    pub(in crate::cluster::hosts) async fn resolve_again(&self, mut refused: Error) -> Result<Resolution> {
         let mut last_check = self.wait.checks();
         loop {
             let choose = || self.supply.resolve_hosts_again();
