@@ -8,7 +8,7 @@ use tokio::sync::OnceCell;
 use crate::cli::app::App;
 use crate::cli::command_error::usage;
 use crate::cli::spec_args;
-use crate::cluster::{self, Bridge, DASHBOARD_PORT, Far, Known, Machines, Pods};
+use crate::cluster::{self, Bridge, DASHBOARD_PORT, Known, Machines, Pods, RemotePort};
 use crate::error::{Error, ErrorKind, Result};
 use crate::host::{SshHost, Tunnel};
 use crate::name::{ClusterName, Key};
@@ -100,7 +100,7 @@ impl Target {
         let token = self.token()?;
         if let Some(pods) = self.pods(app).await? {
             let names = pods.names().await?;
-            let bridge = Bridge::open(pods, Far::head(DASHBOARD_PORT), 0).await?;
+            let bridge = Bridge::open(pods, RemotePort::head(DASHBOARD_PORT), 0).await?;
             let client = Client::new(format!("http://{}", bridge.local()), token).with_names(names);
             return Ok(RayClient { client, _way: ClientWay::Bridge(bridge) });
         }

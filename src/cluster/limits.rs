@@ -21,14 +21,14 @@ use crate::util::{human, when};
 const ALSO_NEEDED: &[&str] = &["SSH_AUTH_SOCK", "DBUS_SESSION_BUS_ADDRESS", "SSL_CERT_FILE", "SSL_CERT_DIR"];
 
 /// What `up` needs for its checks of price and limits.
-pub(super) struct About<'a> {
+pub(super) struct PriceAndLimits<'a> {
     pub(super) settings: &'a Settings,
     pub(super) loaded: &'a Loaded,
     pub(super) options: &'a UpOptions,
     pub(super) known: &'a ClusterState,
 }
 
-impl About<'_> {
+impl PriceAndLimits<'_> {
     fn spec(&self) -> &Spec {
         &self.loaded.spec
     }

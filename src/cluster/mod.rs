@@ -36,7 +36,7 @@ pub use hosts::HostConnector;
 pub use limits::secrets_of;
 pub use machine::{other_machine, refuse_other_machine};
 pub use machines::{
-    Bridge, CLIENT_PORT, DASHBOARD_PORT, Far, Machine, Machines, PodHost, Pods, Remote, RemoteHost, local_hosts,
+    Bridge, CLIENT_PORT, DASHBOARD_PORT, Machine, Machines, PodHost, Pods, Remote, RemoteHost, RemotePort, local_hosts,
     node_logs,
 };
 pub use options::{Approval, Ask, DownOptions, UpOptions};

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::limits::About;
+use super::limits::PriceAndLimits;
 use super::machine::refuse_other_machine;
 use super::open::open;
 use super::options::UpOptions;
@@ -48,8 +48,8 @@ pub async fn plan(settings: &Settings, loaded: &Loaded, may_look_up: bool) -> Re
     let resolution = substrate.resolve(None).await?;
     let observed = substrate.observe(&known).await?;
     let goal = substrate.goal(loaded, &resolution.offers, &known, &observed).await?;
-    let about = About { settings, loaded, options: &UpOptions::default(), known: &known };
-    about.check(&goal, resolution.start.as_ref().map(|start| start.at))?;
+    let price_and_limits = PriceAndLimits { settings, loaded, options: &UpOptions::default(), known: &known };
+    price_and_limits.check(&goal, resolution.start.as_ref().map(|start| start.at))?;
     let plan = reconcile(&goal, &known, &observed).plan;
     let mut notes = resolution.notes;
     if let Some(start) = resolution.start {

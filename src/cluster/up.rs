@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::access::access_of;
 use super::errors::{again, go_on};
-use super::limits::About;
+use super::limits::PriceAndLimits;
 use super::machine::{self, refuse_other_machine};
 use super::machines::remote;
 use super::open::{kind_of, open};
@@ -59,8 +59,8 @@ pub async fn up(settings: &Settings, loaded: &Loaded, options: &UpOptions) -> Re
         None => Store::create(&settings.paths, &settings.scope(name), Timestamp::now())?,
     };
     let (before, ledger) = (store.state().clone(), Ledger::new(store));
-    let about = About { settings, loaded, options, known: &before };
-    let begun = begin(&about, &ledger).await;
+    let price_and_limits = PriceAndLimits { settings, loaded, options, known: &before };
+    let begun = begin(&price_and_limits, &ledger).await;
     let (substrate, resolution, observed, goal) =
         match begun {
             Ok((substrate, Preliminary::Now(resolution, observed, goal))) => (substrate, resolution, observed, goal),
@@ -84,7 +84,7 @@ pub async fn up(settings: &Settings, loaded: &Loaded, options: &UpOptions) -> Re
         ledger.write(Record::SpecTaken { spec: Box::new(spec.clone()), path: options.path.clone() })?;
     }
     let (folder, start) = (ledger.folder(), later(&resolution));
-    about.set_limits(&folder, start.as_ref().map(|start| start.at)).await?;
+    price_and_limits.set_limits(&folder, start.as_ref().map(|start| start.at)).await?;
     if let Some(scheduled_up) = start.and_then(|start| ScheduledUp::this_process(start.at, &start.what)) {
         scheduled_up.write(&folder)?;
     }
@@ -124,8 +124,8 @@ pub(super) fn pipeline<'a>(substrate: &'a dyn Substrate, ledger: &'a Ledger, set
 
 /// Opens the cluster, and finds what is to be done. A missing host, or one that cannot do what the spec asks, is found
 /// here.
-async fn begin(about: &About<'_>, ledger: &Ledger) -> Result<(Box<dyn Substrate>, Preliminary)> {
-    let About { settings, loaded, options, known } = *about;
+async fn begin(price_and_limits: &PriceAndLimits<'_>, ledger: &Ledger) -> Result<(Box<dyn Substrate>, Preliminary)> {
+    let PriceAndLimits { settings, loaded, options, known } = *price_and_limits;
     let (spec, folder) = (&loaded.spec, ledger.folder());
     let mut substrate = open(&Opening {
         settings,
@@ -144,15 +144,15 @@ async fn begin(about: &About<'_>, ledger: &Ledger) -> Result<(Box<dyn Substrate>
     let resolution = substrate.resolve(Some(options)).await?;
     let start = later(&resolution);
     if let Some(start) = start.clone().filter(|_| !options.scheduled_up) {
-        about.approve_price(Price::of(&substrate.requests()?)).await?;
+        price_and_limits.approve_price(Price::of(&substrate.requests()?)).await?;
         return Ok((substrate, Preliminary::Later(start)));
     }
     let observed = pipeline(substrate.as_ref(), ledger, settings).observe_consistent().await?;
     substrate.report_restarts(known);
     let goal = substrate.goal(loaded, &resolution.offers, known, &observed).await?;
-    about.check(&goal, start.map(|start| start.at))?;
+    price_and_limits.check(&goal, start.map(|start| start.at))?;
     let plan = reconcile(&goal, known, &observed).plan;
-    about.approve(&plan).await?;
+    price_and_limits.approve(&plan).await?;
     substrate.remarks(known, &plan).await?.iter().for_each(|remark| remark.report(&settings.events));
     Ok((substrate, Preliminary::Now(resolution, observed, goal)))
 }

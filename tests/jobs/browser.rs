@@ -4,7 +4,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use gpucl::cli::portal::{Page, Portal, Run, Upstream, open_browser};
+use gpucl::cli::portal::{Page, Portal, PortalRun, Upstream, open_browser};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
@@ -78,7 +78,7 @@ fn page(name: &str, site: &Site) -> Page {
     }
 }
 
-async fn open(run: &Run, page: Page) -> Portal {
+async fn open(run: &PortalRun, page: Page) -> Portal {
     Portal::open(run, page, None, None).await.unwrap()
 }
 
@@ -153,7 +153,7 @@ fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
 #[ignore = "testbed"]
 async fn no_other_server_of_this_machine_gets_or_uses_the_cookie() {
     let ray = ray().await;
-    let run = Run::named().unwrap();
+    let run = PortalRun::named().unwrap();
     let portal = open(&run, ray_page(&ray)).await;
     let target = address(&portal);
     let bare = format!("http://127.0.0.1:{}", portal.port());
@@ -198,7 +198,7 @@ async fn no_other_server_of_this_machine_gets_or_uses_the_cookie() {
 async fn grafana_works_within_rays_page_with_its_strict_cookie() {
     let (ray, grafana) = (ray().await, grafana().await);
     let mut browser = Browser::start().await;
-    for run in [Run::named().unwrap(), Run::plain().unwrap()] {
+    for run in [PortalRun::named().unwrap(), PortalRun::plain().unwrap()] {
         let shown = Page { is_shown_by_others: true, ..page("grafana", &grafana) };
         let shown = open(&run, shown).await;
         let portal = open(&run, Page { grafana: Some(shown.prefix()), ..ray_page(&ray) }).await;
@@ -220,7 +220,7 @@ async fn grafana_works_within_rays_page_with_its_strict_cookie() {
 #[ignore = "testbed"]
 async fn a_file_opens_the_page_and_a_new_run_opens_to_nothing_old() {
     let ray = ray().await;
-    let portal = open(&Run::named().unwrap(), ray_page(&ray)).await;
+    let portal = open(&PortalRun::named().unwrap(), ray_page(&ray)).await;
     let (old, port) = (portal.url(), portal.port());
     let folder = tempfile::Builder::new().prefix("gpucl-test-").tempdir().unwrap();
     std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
@@ -234,7 +234,7 @@ async fn a_file_opens_the_page_and_a_new_run_opens_to_nothing_old() {
     assert!(!file.exists(), "the file with the key is gone");
     portal.close().await;
 
-    let run = Run::named().unwrap();
+    let run = PortalRun::named().unwrap();
     let portal = Portal::open(&run, ray_page(&ray), Some(port), None).await.unwrap();
     assert_eq!(portal.port(), port);
     let before = ray.came().len();

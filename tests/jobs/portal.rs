@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use gpucl::cli::portal::{Down, Page, Portal, Question, Run, Upstream};
+use gpucl::cli::portal::{Down, Page, Portal, PortalRun, Question, Upstream};
 use secrecy::ExposeSecret as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -96,7 +96,7 @@ struct Opened {
 
 impl Opened {
     async fn open(page: Page) -> Self {
-        Self::of(Portal::open(&Run::named().unwrap(), page, None, None).await.unwrap()).await
+        Self::of(Portal::open(&PortalRun::named().unwrap(), page, None, None).await.unwrap()).await
     }
 
     async fn of(portal: Portal) -> Self {
@@ -152,7 +152,7 @@ async fn nobody_passes_without_the_key() {
     // Under its name the page does not accept its credential: a browser could send that automatically.
     assert_status(&open.get("/", OWN).await, "401");
     // Of two pages of one run, each has a key of its own.
-    let run = Run::named().unwrap();
+    let run = PortalRun::named().unwrap();
     let one = Opened::of(Portal::open(&run, page().await, None, None).await.unwrap()).await;
     let other = Page { name: "jupyter".to_owned(), ..page().await };
     let other = Opened::of(Portal::open(&run, other, None, None).await.unwrap()).await;
@@ -288,7 +288,7 @@ async fn other_names_and_other_pages_are_refused_even_with_the_key() {
 /// Grafana within Ray's page.
 #[tokio::test]
 async fn an_embedded_page_is_open_only_to_pages_of_the_run() {
-    let run = Run::named().unwrap();
+    let run = PortalRun::named().unwrap();
     let shown = Page { name: "grafana".to_owned(), is_shown_by_others: true, ..page().await };
     let shown = Opened::of(Portal::open(&run, shown, None, None).await.unwrap()).await;
     let frame = "Sec-Fetch-Mode: navigate\r\nSec-Fetch-Dest: iframe\r\n";
@@ -358,7 +358,7 @@ async fn credentials_of_one_run_open_no_other() {
         assert!(TcpStream::connect((loopback, port)).await.is_err(), "something listens on {port} still");
     }
     // The port may stay.
-    let second = Portal::open(&Run::named().unwrap(), page().await, Some(port), None).await.unwrap();
+    let second = Portal::open(&PortalRun::named().unwrap(), page().await, Some(port), None).await.unwrap();
     let second = Opened::of(second).await;
     assert_eq!((second.port, second.portal.displaced()), (port, None));
     assert_ne!((&second.host, &second.key), (&host, &key));
@@ -384,7 +384,7 @@ async fn a_port_is_taken_on_both_loopbacks_or_not_at_all() {
     for loopback in loopbacks {
         let somebody = TcpListener::bind((loopback, 0)).await.unwrap();
         let port = somebody.local_addr().unwrap().port();
-        let run = Run::named().unwrap();
+        let run = PortalRun::named().unwrap();
         let moved = Portal::open(&run, page().await, Some(port), None).await.unwrap();
         assert_eq!(moved.displaced(), Some(port));
         assert_ne!(moved.port(), port);
@@ -395,7 +395,7 @@ async fn a_port_is_taken_on_both_loopbacks_or_not_at_all() {
 
 #[tokio::test]
 async fn a_plain_page_is_at_the_loopback_address_with_key_cookie_and_credential() {
-    let run = Run::plain().unwrap();
+    let run = PortalRun::plain().unwrap();
     let open = Opened::of(Portal::open(&run, page().await, None, None).await.unwrap()).await;
     assert_eq!(open.host, open.bare());
     assert_status(&open.get("/", &open.cookie).await, "200");
@@ -432,7 +432,7 @@ async fn a_page_that_is_down_says_what_happened_to_who_looks_at_it() {
         }
         count
     });
-    let run = Run::named().unwrap().explained(ask);
+    let run = PortalRun::named().unwrap().explained(ask);
     let open = Opened::of(Portal::open(&run, page_at(&nobody), None, None).await.unwrap()).await;
     // The scripts of the page ask in the background.
     let script = open.get("/api/version", &format!("{}Accept: application/json\r\n", open.cookie)).await;
@@ -476,7 +476,7 @@ async fn heads_and_connections_have_their_limits() {
 /// By the clock of the test, which jumps to the next moment at which something is due.
 #[tokio::test(start_paused = true)]
 async fn a_head_that_does_not_end_ends_the_connection() {
-    let portal = Portal::open(&Run::named().unwrap(), page_at("127.0.0.1:1"), None, None).await.unwrap();
+    let portal = Portal::open(&PortalRun::named().unwrap(), page_at("127.0.0.1:1"), None, None).await.unwrap();
     let begin = tokio::time::Instant::now();
     let mut stream = TcpStream::connect(("127.0.0.1", portal.port())).await.unwrap();
     stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n").await.unwrap();

@@ -13,10 +13,10 @@ use tokio::sync::mpsc;
 use crate::cli::app::App;
 use crate::cli::exit_code;
 use crate::cli::output::Table;
-use crate::cli::portal::{self, Down, Opener, Page, Portal, Question, Run, Upstream};
+use crate::cli::portal::{self, Down, Opener, Page, Portal, PortalRun, Question, Upstream};
 use crate::cli::signals::Ends;
 use crate::cli::target::{Head, Target};
-use crate::cluster::{self, Bridge, CLIENT_PORT, DASHBOARD_PORT, Far, Pods, Settings};
+use crate::cluster::{self, Bridge, CLIENT_PORT, DASHBOARD_PORT, Pods, RemotePort, Settings};
 use crate::engine::Cancel;
 use crate::error::Result;
 use crate::host::Tunnel;
@@ -112,7 +112,7 @@ impl Opened {
 }
 
 async fn open(app: &App, args: &Args, target: &Target, questions: mpsc::Sender<Question>) -> Result<Opened> {
-    let run = if args.plain { Run::plain()? } else { Run::named()? };
+    let run = if args.plain { PortalRun::plain()? } else { PortalRun::named()? };
     let run = run.explained(questions);
     if let Some(pods) = target.pods(app).await? {
         return in_pods(app, &run, args.port, target, pods).await;
@@ -148,7 +148,7 @@ async fn what_happened(settings: &Settings, name: &ClusterName) -> Down {
 }
 
 /// The page of a cluster on this machine.
-async fn here(run: &Run, port: Option<u16>, target: &Target) -> Result<Opened> {
+async fn here(run: &PortalRun, port: Option<u16>, target: &Target) -> Result<Opened> {
     let access = target.access()?;
     let address = access.dashboard_url.trim_start_matches("http://").trim_end_matches('/').to_owned();
     let portal = Portal::open(run, ray_page(target, address.clone(), Upstream::Here(address))?, None, port).await?;
@@ -157,12 +157,12 @@ async fn here(run: &Run, port: Option<u16>, target: &Target) -> Result<Opened> {
 }
 
 /// The page of a cluster on a platform, and a bridge for the Ray client.
-async fn in_pods(app: &App, run: &Run, port: Option<u16>, target: &Target, pods: Arc<Pods>) -> Result<Opened> {
+async fn in_pods(app: &App, run: &PortalRun, port: Option<u16>, target: &Target, pods: Arc<Pods>) -> Result<Opened> {
     // Fails with a clear error if nothing runs.
     target.access()?;
     let places = target.known.state.pages().cloned().unwrap_or_default();
     let place = |name: &str| places.get(name).copied();
-    let dashboard = Bridge::open(Arc::clone(&pods), Far::head(DASHBOARD_PORT), 0).await?;
+    let dashboard = Bridge::open(Arc::clone(&pods), RemotePort::head(DASHBOARD_PORT), 0).await?;
     let upstream = Upstream::Here(dashboard.local().to_string());
     let address = format!("127.0.0.1:{}", place(DASHBOARD).unwrap_or(DASHBOARD_PORT));
     let portal = Portal::open(run, ray_page(target, address, upstream)?, place(DASHBOARD), port).await?;
@@ -170,7 +170,7 @@ async fn in_pods(app: &App, run: &Run, port: Option<u16>, target: &Target, pods:
         report_moved(app, DASHBOARD, port);
     }
     let wanted = place(CLIENT).filter(|port| ports::is_free(*port)).unwrap_or_default();
-    let client = Bridge::open(pods, Far::head(CLIENT_PORT), wanted).await?;
+    let client = Bridge::open(pods, RemotePort::head(CLIENT_PORT), wanted).await?;
     Ok(Opened {
         pages: vec![Shown { name: DASHBOARD.to_owned(), url: portal.url(), login: None }],
         client: Some(format!("ray://{}", client.local())),

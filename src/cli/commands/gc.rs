@@ -46,11 +46,12 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     // No owner is created: a new one would own nothing.
     let owner = known_owner(&app.paths)?;
     let options = GcOptions { leases: args.leases, ids: args.ids.clone() };
-    let desk = Desk { app, settings: &settings, owner, options, zone: when::zone(app.variable("TZ")), args: &args };
-    Ok(desk.run().await?)
+    let command =
+        GcCommand { app, settings: &settings, owner, options, zone: when::zone(app.variable("TZ")), args: &args };
+    Ok(command.run().await?)
 }
 
-struct Desk<'a> {
+struct GcCommand<'a> {
     app: &'a App,
     settings: &'a Settings,
     owner: Option<Owner>,
@@ -59,7 +60,7 @@ struct Desk<'a> {
     args: &'a Args,
 }
 
-impl Desk<'_> {
+impl GcCommand<'_> {
     async fn run(&self) -> Result<u8> {
         let (places, mut silent) = self.places()?;
         let mut asked = Vec::new();

@@ -71,7 +71,7 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
         None => args.ask.provider.flags(),
         Some(command) => command.provider().flags(),
     };
-    let desk = Desk {
+    let command = LeaseCommand {
         app,
         settings: settings.clone(),
         source,
@@ -80,7 +80,7 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
         zone: when::zone(app.variable("TZ")),
         flags,
     };
-    Ok(desk.run(args).await?)
+    Ok(command.run(args).await?)
 }
 
 impl Command {
@@ -106,7 +106,7 @@ impl Command {
 }
 
 /// The context of every lease command.
-struct Desk<'a> {
+struct LeaseCommand<'a> {
     app: &'a App,
     settings: Settings,
     source: LeaseSource,
@@ -118,7 +118,7 @@ struct Desk<'a> {
     flags: String,
 }
 
-impl Desk<'_> {
+impl LeaseCommand<'_> {
     async fn run(&self, args: Args) -> Result<u8> {
         match args.command {
             None => self.ask(args.ask).await,

@@ -8,7 +8,7 @@ use crate::cli::command_error::usage;
 use crate::cli::exit_code;
 use crate::cli::signals::Ends;
 use crate::cli::target::Target;
-use crate::cluster::{Bridge, Far, Machines, PodHost, Pods};
+use crate::cluster::{Bridge, Machines, PodHost, Pods, RemotePort};
 use crate::error::{Error, ErrorKind};
 use crate::host::{Host as _, Tunnel};
 
@@ -63,7 +63,7 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
 async fn in_pod(app: &App, pods: &Arc<Pods>, name: &str, port: u16, local: Option<u16>) -> anyhow::Result<u8> {
     let mut ends = Ends::listen()?;
     let member = pods.named(name).await?;
-    let far = Far { member: (!member.is_head).then(|| member.name.clone()), port };
+    let far = RemotePort { member: (!member.is_head).then(|| member.name.clone()), port };
     let bridge = match local {
         Some(local) => Bridge::open(Arc::clone(pods), far, local).await?,
         None => match Bridge::open(Arc::clone(pods), far.clone(), port).await {

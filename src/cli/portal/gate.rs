@@ -6,7 +6,7 @@ use axum::http::{HeaderMap, Method};
 use secrecy::{ExposeSecret as _, SecretString};
 use sha2::{Digest as _, Sha256};
 
-use super::page::{Page, Run};
+use super::page::{Page, PortalRun};
 
 /// The query parameter that carries the key.
 pub(super) const KEY_PARAMETER: &str = "gpucl_key";
@@ -49,7 +49,7 @@ pub(super) enum Refusal {
 }
 
 impl Gate {
-    pub(super) fn new(run: &Run, page: &Page, port: u16, key: SecretString) -> Self {
+    pub(super) fn new(run: &PortalRun, page: &Page, port: u16, key: SecretString) -> Self {
         Self {
             host: run.host(&page.name, port),
             bare: format!("127.0.0.1:{port}"),

@@ -19,5 +19,5 @@ mod page;
 mod serve;
 
 pub use browser::{Opener, open_browser};
-pub use page::{Down, Page, Question, Run, Upstream};
+pub use page::{Down, Page, PortalRun, Question, Upstream};
 pub use serve::Portal;

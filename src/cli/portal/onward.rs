@@ -12,7 +12,7 @@ use secrecy::ExposeSecret as _;
 use serde_json::Value;
 
 use super::gate::{Gate, cookies, is_upgrade, query_without_key};
-use super::page::{COOKIE_PREFIX, Page, Run};
+use super::page::{COOKIE_PREFIX, Page, PortalRun};
 
 /// Hop-by-hop headers.
 const HOP: &[&str] = &[
@@ -84,7 +84,7 @@ pub(super) fn request(page: &Page, gate: &Gate, request: &mut Parts) -> Option<(
 }
 
 /// Turns the page's answer into one to the browser; the headers of an upgrade are kept.
-pub(super) fn answer(run: &Run, page: &Page, answer: Response<Incoming>, upgrades: bool) -> Response<Body> {
+pub(super) fn answer(run: &PortalRun, page: &Page, answer: Response<Incoming>, upgrades: bool) -> Response<Body> {
     let mut answer = answer.map(Body::new);
     *answer.version_mut() = Version::HTTP_11;
     let headers = answer.headers_mut();
@@ -116,7 +116,7 @@ pub(super) fn answer(run: &Run, page: &Page, answer: Response<Incoming>, upgrade
 }
 
 /// The policy for pages that may embed this one.
-fn frame_ancestors(run: &Run, page: &Page) -> String {
+fn frame_ancestors(run: &PortalRun, page: &Page) -> String {
     match page.is_shown_by_others {
         false => "frame-ancestors 'self'".to_owned(),
         true if run.has_names => format!("frame-ancestors 'self' http://*.{}.localhost:*", run.random),

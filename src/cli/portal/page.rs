@@ -25,7 +25,7 @@ const NAME_LENGTH: usize = 24;
 
 /// One run of the portal: what its pages share.
 #[derive(Debug, Clone)]
-pub struct Run {
+pub struct PortalRun {
     /// Makes the names of pages and cookies unique to this run.
     pub(super) random: String,
     /// Whether pages have names; otherwise they are at 127.0.0.1.
@@ -53,7 +53,7 @@ pub struct Down {
     pub comes_back: bool,
 }
 
-impl Run {
+impl PortalRun {
     /// A run whose pages have names.
     ///
     /// # Errors

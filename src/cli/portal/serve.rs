@@ -22,7 +22,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use super::answer;
 use super::gate::{Gate, KEY_PARAMETER, KEY_PATH, Verdict, is_upgrade};
 use super::onward;
-use super::page::{Down, Page, Run};
+use super::page::{Down, Page, PortalRun};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::util::random;
 
@@ -48,7 +48,7 @@ pub struct Portal {
 
 #[derive(Debug)]
 struct Served {
-    run: Run,
+    run: PortalRun,
     page: Page,
     gate: Gate,
 }
@@ -59,7 +59,7 @@ impl Portal {
     ///
     /// # Errors
     /// If it cannot listen, or the system provides no random bytes.
-    pub async fn open(run: &Run, page: Page, usual: Option<u16>, port: Option<u16>) -> Result<Self> {
+    pub async fn open(run: &PortalRun, page: Page, usual: Option<u16>, port: Option<u16>) -> Result<Self> {
         let doing = || format!("open the page {}", page.name);
         let mut displaced = None;
         let listeners = match port.or(usual) {

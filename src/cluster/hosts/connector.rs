@@ -27,7 +27,7 @@ pub trait HostConnector: Send + Sync {
     async fn host(&self, key: &Key, place: &HostPlace, home: &str, wait: Duration) -> Result<Arc<dyn Host>>;
 
     /// Records the place of a host, so that others can be reached through it.
-    async fn know(&self, key: &Key, place: &HostPlace);
+    async fn record_place(&self, key: &Key, place: &HostPlace);
 
     /// Drops the connection to a host that no longer exists; its key may be used again.
     async fn forget(&self, key: &Key);
@@ -92,7 +92,7 @@ fn entry(key: &Key, target: &SshTarget) -> HostEntry {
 
 #[async_trait]
 impl HostConnector for HostConnections {
-    async fn know(&self, key: &Key, place: &HostPlace) {
+    async fn record_place(&self, key: &Key, place: &HostPlace) {
         if let HostPlace::Ssh { target, .. } = place {
             self.known.lock().await.insert(key.clone(), entry(key, target));
         }

@@ -182,7 +182,7 @@ impl Fleet {
 
     /// Records where a host is.
     pub(super) async fn found(&self, host: &Key, place: HostPlace) {
-        self.connector.know(host, &place).await;
+        self.connector.record_place(host, &place).await;
         self.records().entry(host.clone()).or_default().place = Some(place);
     }
 

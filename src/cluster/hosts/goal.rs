@@ -36,7 +36,7 @@ pub(super) fn desired(layout: &Layout<'_>, given: Given<'_>, wrong: impl Fn(Impo
         None => layout.nodes_with(given.offers).map_err(&wrong)?,
     };
     let mut desired = Desired { resources: given.resources, ..Desired::default() };
-    desired.apart = !layout.runtime().opens_ports();
+    desired.independent_hosts = !layout.runtime().opens_ports();
     for host in &hosts {
         let digest = match layout.has(host) {
             true => layout.preparation(host, &nodes)?.digest(),

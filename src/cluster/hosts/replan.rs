@@ -11,7 +11,12 @@ use crate::provider::ResourceRequest;
 
 #[async_trait]
 impl Replan for OnHosts {
-    async fn instead(&self, refused: &[ResourceRequest], refusal: Error, ledger: &Ledger) -> Result<ResourceRequest> {
+    async fn replacement(
+        &self,
+        refused: &[ResourceRequest],
+        refusal: Error,
+        ledger: &Ledger,
+    ) -> Result<ResourceRequest> {
         let Some(last) = refused.last() else { return Err(refusal) };
         match self.wait.after_refusal() {
             AfterRefusal::AskForNext => self.next_choice(refused, last, refusal, ledger).await,
@@ -20,8 +25,8 @@ impl Replan for OnHosts {
         }
     }
 
-    fn heed(&self, error: &Error) {
-        self.wait.heed(error);
+    fn note_failure(&self, error: &Error) {
+        self.wait.note_failure(error);
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::capacity::{AfterRun, CapacityWait, Run, Tried};
+use super::capacity::{AfterRun, CapacityWait, PlanRun, Tried};
 use crate::cluster::hosts::on_hosts::OnHosts;
 use crate::engine::{Executed, Pipeline, Planned};
 use crate::error::{Error, ErrorKind, LeftBehind, Result};
@@ -38,7 +38,7 @@ pub(in crate::cluster::hosts) async fn carry_to(
         let (needs_replan, mut gave_back) = (wait.needs_replan(), false);
         loop {
             let (has_made, makes_hosts) = (!made.is_empty(), on.supply.makes_hosts());
-            let run = Run { errors: &errors, has_made, needs_replan, makes_hosts };
+            let run = PlanRun { errors: &errors, has_made, needs_replan, makes_hosts };
             let at = wait.moment();
             match wait.policy().after_run(run, tried, at) {
                 AfterRun::Done => {

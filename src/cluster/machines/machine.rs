@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 
 use super::pod::PodHost;
 use crate::error::{Doing as _, Error, ErrorKind, Result};
-use crate::host::{Copied, End, Here, HostPath, LeftOut, Run, SshHost, There, copy_here, download, upload};
+use crate::host::{Copied, End, Here, HostPath, LeftOut, SshHost, StreamHost, There, copy_here, download, upload};
 use crate::util::folder::{Existing, Goal};
 
 /// Where a path on a host begins, and the rest of it.
 #[derive(Debug, PartialEq, Eq)]
-enum Begins<'a> {
+enum StartsIn<'a> {
     /// In the cluster's data folder.
     Data(&'a str),
     /// In the login user's home folder.
@@ -18,7 +18,7 @@ enum Begins<'a> {
     Root(&'a str),
 }
 
-impl<'a> Begins<'a> {
+impl<'a> StartsIn<'a> {
     /// Where this path begins; `in_nodes` is the data folder as nodes see it, if that is another path.
     fn of(path: &'a str, in_nodes: Option<&str>) -> Result<Self> {
         let of_nodes = || {
@@ -76,7 +76,7 @@ pub enum Way {
 }
 
 impl Way {
-    fn machine(&self) -> &dyn Run {
+    fn machine(&self) -> &dyn StreamHost {
         match self {
             Self::Ssh(ssh) => ssh,
             Self::Pod(pod) => pod,
@@ -106,7 +106,7 @@ impl Machine {
             }
             Self::Here { data, home } => {
                 no_root(is_root)?;
-                let within = matches!(Begins::of(path, None)?, Begins::Data(_)).then(|| data.clone());
+                let within = matches!(StartsIn::of(path, None)?, StartsIn::Data(_)).then(|| data.clone());
                 Ok(End::Here(Here { path: on_this_machine(path, data, home)?, within }))
             }
         }
@@ -167,9 +167,9 @@ impl Machine {
             return Err(Error::new(ErrorKind::Unsupported, "copy as root")
                 .because("nothing in the cluster's pods may become root"));
         }
-        Ok(match Begins::of(path, *data_in_nodes)? {
-            Begins::Data(path) => HostPath { path, within: Some(data), is_root: *data_is_roots },
-            Begins::Home(path) | Begins::Root(path) => HostPath::plain(path, is_root),
+        Ok(match StartsIn::of(path, *data_in_nodes)? {
+            StartsIn::Data(path) => HostPath { path, within: Some(data), is_root: *data_is_roots },
+            StartsIn::Home(path) | StartsIn::Root(path) => HostPath::plain(path, is_root),
         })
     }
 }
@@ -177,10 +177,10 @@ impl Machine {
 /// A path of a cluster on this machine.
 fn on_this_machine(path: &str, data: &Path, home: &Path) -> Result<PathBuf> {
     let below = |folder: &Path, path: &str| if path == "./" { folder.to_owned() } else { folder.join(path) };
-    Ok(match Begins::of(path, None)? {
-        Begins::Data(path) => below(data, path),
-        Begins::Home(path) => below(home, path),
-        Begins::Root(path) => PathBuf::from(path),
+    Ok(match StartsIn::of(path, None)? {
+        StartsIn::Data(path) => below(data, path),
+        StartsIn::Home(path) => below(home, path),
+        StartsIn::Root(path) => PathBuf::from(path),
     })
 }
 
@@ -201,24 +201,24 @@ mod tests {
     fn a_relative_path_begins_in_the_data_folder() {
         let (docker, native) = (Some("/data"), None);
         for (path, in_nodes, begins) in [
-            ("x/y", native, Begins::Data("x/y")),
-            ("", native, Begins::Data("./")),
-            ("/data/x", docker, Begins::Data("x")),
-            ("/data/", docker, Begins::Data("./")),
-            ("/data", docker, Begins::Data("./")),
-            ("/data/x", native, Begins::Root("/data/x")),
-            ("/database", docker, Begins::Root("/database")),
-            ("/mnt/x", docker, Begins::Root("/mnt/x")),
-            ("~/x", docker, Begins::Home("x")),
-            ("~", docker, Begins::Home("./")),
-            ("~x", docker, Begins::Data("~x")),
+            ("x/y", native, StartsIn::Data("x/y")),
+            ("", native, StartsIn::Data("./")),
+            ("/data/x", docker, StartsIn::Data("x")),
+            ("/data/", docker, StartsIn::Data("./")),
+            ("/data", docker, StartsIn::Data("./")),
+            ("/data/x", native, StartsIn::Root("/data/x")),
+            ("/database", docker, StartsIn::Root("/database")),
+            ("/mnt/x", docker, StartsIn::Root("/mnt/x")),
+            ("~/x", docker, StartsIn::Home("x")),
+            ("~", docker, StartsIn::Home("./")),
+            ("~x", docker, StartsIn::Data("~x")),
         ] {
-            assert_eq!(Begins::of(path, in_nodes).unwrap(), begins, "{path}");
+            assert_eq!(StartsIn::of(path, in_nodes).unwrap(), begins, "{path}");
         }
         for path in ["../x", "a/../../x", "/data/../x"] {
-            assert_eq!(Begins::of(path, docker).unwrap_err().kind(), ErrorKind::Usage, "{path}");
+            assert_eq!(StartsIn::of(path, docker).unwrap_err().kind(), ErrorKind::Usage, "{path}");
         }
-        assert!(Begins::of("/data/../x", native).is_ok());
+        assert!(StartsIn::of("/data/../x", native).is_ok());
     }
 
     /// Jobs write in the data folder of a cluster on this machine.

@@ -15,7 +15,7 @@ use secrecy::SecretString;
 
 use crate::error::Result;
 use crate::host::{
-    Account, HostPath, Run, SshHost, put_secrets, put_secrets_here, remove_secrets, remove_secrets_here,
+    Account, HostPath, SshHost, StreamHost, put_secrets, put_secrets_here, remove_secrets, remove_secrets_here,
 };
 use crate::provider::Context;
 use crate::state::{ClusterState, Paths};
@@ -26,7 +26,7 @@ pub use machine::Machine;
 use machine::Way;
 pub use pod::PodHost;
 pub(super) use pods::short;
-pub use pods::{Bridge, CLIENT_PORT, DASHBOARD_PORT, Far, Pods};
+pub use pods::{Bridge, CLIENT_PORT, DASHBOARD_PORT, Pods, RemotePort};
 pub(super) use ssh::remote;
 pub use ssh::{Remote, RemoteHost};
 
@@ -142,7 +142,7 @@ impl Machines {
     }
 }
 
-async fn set_secrets(on: &dyn Run, data: HostPath<'_>, id: &str, text: Option<&SecretString>) -> Result<()> {
+async fn set_secrets(on: &dyn StreamHost, data: HostPath<'_>, id: &str, text: Option<&SecretString>) -> Result<()> {
     match text {
         Some(text) => put_secrets(on, data, id, text).await,
         None => remove_secrets(on, data, id).await,

@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 
 use super::pods::{Pods, short};
 use crate::error::Result;
-use crate::host::{Ended, ExecEnd, Host, HostPath, OnLine, Run, Stream, last_of};
+use crate::host::{Ended, ExecEnd, Host, HostPath, OnLine, Stream, StreamHost, last_of};
 use crate::provider::platform::{DATA, Member, Running};
 
 /// The size of the buffers of a program's streams, in bytes.
@@ -86,7 +86,7 @@ impl Host for PodHost {
 }
 
 #[async_trait]
-impl Run for PodHost {
+impl StreamHost for PodHost {
     fn machine(&self) -> &str {
         &self.name
     }

@@ -110,7 +110,7 @@ impl Pods {
     }
 
     /// Connects to a port of a node, or of the head, wherever that is by now.
-    async fn connect(&self, to: &Far) -> Result<Box<dyn Duplex>> {
+    async fn connect(&self, to: &RemotePort) -> Result<Box<dyn Duplex>> {
         match &to.member {
             Some(member) => self.platform()?.connect(member, to.port).await,
             None => self.connect_head(to.port).await,
@@ -162,14 +162,14 @@ pub(in crate::cluster) fn short(scope: &Scope, member: &Member) -> String {
 
 /// A port of a node.
 #[derive(Debug, Clone)]
-pub struct Far {
+pub struct RemotePort {
     /// The platform's name of the node; the head, wherever it is by then, when absent.
     pub member: Option<String>,
     /// The port on its loopback.
     pub port: u16,
 }
 
-impl Far {
+impl RemotePort {
     /// A port of the head.
     pub fn head(port: u16) -> Self {
         Self { member: None, port }
@@ -187,7 +187,7 @@ impl Bridge {
     ///
     /// # Errors
     /// If the port is in use. A node that cannot be reached closes the connection that asked for it, and no other.
-    pub async fn open(pods: Arc<Pods>, to: Far, local: u16) -> Result<Self> {
+    pub async fn open(pods: Arc<Pods>, to: RemotePort, local: u16) -> Result<Self> {
         let doing = || format!("listen on port {local} of the loopback");
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, local)).await.doing(ErrorKind::Host, doing)?;
         let address = listener.local_addr().doing(ErrorKind::Host, doing)?;
@@ -222,7 +222,7 @@ impl Drop for Bridge {
 }
 
 /// Carries one connection until one side ends.
-async fn carry(pods: Arc<Pods>, to: Far, mut stream: TcpStream) {
+async fn carry(pods: Arc<Pods>, to: RemotePort, mut stream: TcpStream) {
     if let Ok(mut there) = pods.connect(&to).await
         && tokio::io::copy_bidirectional(&mut stream, &mut there).await.is_err()
     {

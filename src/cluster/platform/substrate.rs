@@ -65,11 +65,16 @@ impl World for OnPlatform {
 /// A platform makes its nodes itself, whenever it has room.
 #[async_trait]
 impl Replan for OnPlatform {
-    async fn instead(&self, _refused: &[ResourceRequest], refusal: Error, _ledger: &Ledger) -> Result<ResourceRequest> {
+    async fn replacement(
+        &self,
+        _refused: &[ResourceRequest],
+        refusal: Error,
+        _ledger: &Ledger,
+    ) -> Result<ResourceRequest> {
         Err(refusal)
     }
 
-    fn heed(&self, _error: &Error) {}
+    fn note_failure(&self, _error: &Error) {}
 }
 
 #[async_trait(?Send)]

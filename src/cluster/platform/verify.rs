@@ -12,7 +12,7 @@ use super::goal;
 use super::on_platform::OnPlatform;
 use super::preparation::{self, Prepared};
 use crate::cluster::checks::Checks;
-use crate::cluster::machines::{Bridge, DASHBOARD_PORT, Far, PodHost, Pods, short};
+use crate::cluster::machines::{Bridge, DASHBOARD_PORT, PodHost, Pods, RemotePort, short};
 use crate::cluster::outcome::Verified;
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::event::{CheckOutcome, WorkerGpus};
@@ -65,7 +65,7 @@ pub(super) async fn verify_cluster(on: &OnPlatform, trying: Trying) -> Result<Ve
     let Some(head) = members.iter().find(|member| member.is_head && member.ready) else {
         return checks.finish(&spec.name, Vec::new(), &[]);
     };
-    let bridge = Bridge::open(Arc::clone(&on.pods), Far::head(DASHBOARD_PORT), 0).await?;
+    let bridge = Bridge::open(Arc::clone(&on.pods), RemotePort::head(DASHBOARD_PORT), 0).await?;
     let client = Client::new(format!("http://{}", bridge.local()), token(&on.credentials)?);
     let (nodes, version, refused, lines, prepared, isolation) = tokio::join!(
         alive(on, &client, &members, spec.timeouts.ready.0),

@@ -149,7 +149,7 @@ async fn one<'a>(
         }
     };
     if let Err(error) = &result {
-        on.replan.heed(error);
+        on.replan.note_failure(error);
     }
     events.send(EventKind::OperationFinished {
         operation: operation.id,
@@ -180,7 +180,7 @@ async fn carried_out(operation: &Operation, on: Scene<'_>) -> Result<()> {
             return Err(error);
         }
         refused.push(request.clone());
-        let request = on.replan.instead(&refused, error, on.ledger).await?;
+        let request = on.replan.replacement(&refused, error, on.ledger).await?;
         operation.to_mut().action = Action::Acquire { request };
     }
 }

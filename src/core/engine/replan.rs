@@ -14,10 +14,15 @@ pub trait Replan: Send + Sync {
     ///
     /// # Errors
     /// The refusal or another error, with which the branch ends.
-    async fn instead(&self, refused: &[ResourceRequest], refusal: Error, ledger: &Ledger) -> Result<ResourceRequest>;
+    async fn replacement(
+        &self,
+        refused: &[ResourceRequest],
+        refusal: Error,
+        ledger: &Ledger,
+    ) -> Result<ResourceRequest>;
 
     /// Notes the error of any operation: it may end a capacity wait.
-    fn heed(&self, error: &Error);
+    fn note_failure(&self, error: &Error);
 }
 
 /// No replanning: a refusal ends its branch.
@@ -26,9 +31,14 @@ pub struct NothingElse;
 
 #[async_trait]
 impl Replan for NothingElse {
-    async fn instead(&self, _refused: &[ResourceRequest], refusal: Error, _ledger: &Ledger) -> Result<ResourceRequest> {
+    async fn replacement(
+        &self,
+        _refused: &[ResourceRequest],
+        refusal: Error,
+        _ledger: &Ledger,
+    ) -> Result<ResourceRequest> {
         Err(refusal)
     }
 
-    fn heed(&self, _error: &Error) {}
+    fn note_failure(&self, _error: &Error) {}
 }

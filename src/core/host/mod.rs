@@ -22,8 +22,8 @@ pub use file::StageFile;
 pub use local::LocalHost;
 pub use secrets::{put_secrets, put_secrets_here, remove_secrets, remove_secrets_here};
 pub use ssh::{
-    Connections, Copied, Ended, HostEntry, HostPath, LeftOut, Relay, Run, SshHost, SshTarget, TargetFault, Tunnel, Way,
-    download, last_of, upload, user_fault,
+    Connections, Copied, Ended, HostEntry, HostPath, LeftOut, Relay, SshHost, SshTarget, StreamHost, TargetFault,
+    Tunnel, Way, download, last_of, upload, user_fault,
 };
 
 use crate::error::{Error, ErrorKind, Result};

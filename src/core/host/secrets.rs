@@ -6,7 +6,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use tokio::sync::mpsc;
 
 use super::ssh::path::HostPath;
-use super::ssh::stream::Run;
+use super::ssh::stream::StreamHost;
 use super::ssh::transfer::last_line;
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::util::fs::write_atomic;
@@ -30,7 +30,7 @@ const REMOVE: &str = "rm -f -- \"./$file\" \"./.$file\"\nrmdir ../.gpucl-secrets
 ///
 /// # Errors
 /// When the data folder cannot be written.
-pub async fn put_secrets(host: &dyn Run, data: HostPath<'_>, id: &str, text: &SecretString) -> Result<()> {
+pub async fn put_secrets(host: &dyn StreamHost, data: HostPath<'_>, id: &str, text: &SecretString) -> Result<()> {
     let bytes = text.expose_secret().as_bytes().to_vec();
     run(host, data, &format!("file={id}\n{ENTER}{PUT}"), bytes, "give a host the secrets of the job").await
 }
@@ -39,12 +39,12 @@ pub async fn put_secrets(host: &dyn Run, data: HostPath<'_>, id: &str, text: &Se
 ///
 /// # Errors
 /// When the data folder cannot be written.
-pub async fn remove_secrets(host: &dyn Run, data: HostPath<'_>, id: &str) -> Result<()> {
+pub async fn remove_secrets(host: &dyn StreamHost, data: HostPath<'_>, id: &str) -> Result<()> {
     let program = format!("file={id}\n[ -d .gpucl-secrets ] || exit 0\n{ENTER}{REMOVE}");
     run(host, data, &program, Vec::new(), "remove the secrets of the job from a host").await
 }
 
-async fn run(host: &dyn Run, data: HostPath<'_>, program: &str, given: Vec<u8>, doing: &str) -> Result<()> {
+async fn run(host: &dyn StreamHost, data: HostPath<'_>, program: &str, given: Vec<u8>, doing: &str) -> Result<()> {
     let (into, input) = mpsc::channel(1);
     if !given.is_empty() {
         let _ = into.try_send(given);

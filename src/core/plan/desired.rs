@@ -76,7 +76,7 @@ pub struct Desired {
     /// The data sets of each host; empty when there are none.
     pub data: Vec<DataGoal>,
     /// Hosts open no ports to each other, so that preparing one needs no addresses of the others.
-    pub apart: bool,
+    pub independent_hosts: bool,
     /// The project of each host.
     pub projects: Vec<ProjectRequest>,
 }

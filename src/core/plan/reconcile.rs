@@ -192,7 +192,9 @@ impl Work<'_> {
             // firewall, which needs their addresses, or if it is reached through another host.
             let others = desired.projects.iter().map(|project| &project.host).filter(|host| **host != preparation.host);
             for other in others {
-                if (desired.firewalls.is_empty() && !desired.apart) || preparation.behind.as_ref() == Some(other) {
+                if (desired.firewalls.is_empty() && !desired.independent_hosts)
+                    || preparation.behind.as_ref() == Some(other)
+                {
                     after.extend(self.acquiring(other));
                 }
             }

@@ -33,7 +33,7 @@ fn wanted(text: &str) -> Desired {
             digest: Some(crate::util::digest::of_json(&nodes)),
             nodes: nodes.iter().map(request).collect(),
         }],
-        apart: true,
+        independent_hosts: true,
         ..Desired::default()
     }
 }

@@ -6,7 +6,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 
 use super::{CLIENT, DASHBOARD, Login, Opened, Shown, ray_page, report_moved};
 use crate::cli::app::App;
-use crate::cli::portal::{self, Portal, Run, Upstream};
+use crate::cli::portal::{self, Portal, PortalRun, Upstream};
 use crate::cli::target::{Head, Target};
 use crate::cluster;
 use crate::error::{Doing as _, ErrorKind, Result};
@@ -20,7 +20,7 @@ use crate::util::ports;
 const GRAFANA: &str = "grafana";
 
 /// Opens all pages, and a tunnel for the Ray client.
-pub(super) async fn open(app: &App, run: &Run, port: Option<u16>, target: &Target) -> Result<Opened> {
+pub(super) async fn open(app: &App, run: &PortalRun, port: Option<u16>, target: &Target) -> Result<Opened> {
     // Fails with a clear error if nothing runs.
     target.access()?;
     let state = &target.known.state;

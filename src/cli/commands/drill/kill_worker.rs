@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::progress::{Killed, Measured, heard, names, ripe};
+use super::progress::{Killed, Measured, due_to_be_killed, heard, names};
 use super::victim::Victim;
 use crate::cli::app::App;
 use crate::cli::command_error::usage;
@@ -186,7 +186,7 @@ impl Drill<'_> {
         loop {
             let (job, log) = tokio::join!(self.client.job(id), self.client.logs(id));
             let (job, log) = (job?, log.unwrap_or_default());
-            if let Some(node) = ripe(&heard(&log).said, CHECKPOINT, STEPS_MORE) {
+            if let Some(node) = due_to_be_killed(&heard(&log).said, CHECKPOINT, STEPS_MORE) {
                 return Ok(node.to_owned());
             }
             let doing = || Error::new(ErrorKind::Ray, format!("bring the training to checkpoint {CHECKPOINT}"));

@@ -59,7 +59,7 @@ pub(super) fn heard(log: &str) -> Heard {
 }
 
 /// The node where the training runs, once it has this checkpoint and so many steps more.
-pub(super) fn ripe(said: &[Said], checkpoint: u32, more: usize) -> Option<&str> {
+pub(super) fn due_to_be_killed(said: &[Said], checkpoint: u32, more: usize) -> Option<&str> {
     let saved = |one: &Said| matches!(one, Said::Checkpoint { checkpoint: number } if *number >= checkpoint);
     let at = said.iter().rposition(saved)?;
     let steps = said[at..].iter().filter(|one| matches!(one, Said::Step { .. })).count();
@@ -227,8 +227,8 @@ Running entrypoint for job drill-1: python training.py drill-1
         // Each line twice.
         let said = heard(&LOG.lines().flat_map(|line| [line, "\n", line, "\n"]).collect::<String>()).said;
         assert_eq!(said.len(), 5, "{said:?}");
-        assert_eq!(ripe(&said, 1, 2), Some("n1"));
-        assert_eq!((ripe(&said, 1, 3), ripe(&said, 2, 0)), (None, None));
+        assert_eq!(due_to_be_killed(&said, 1, 2), Some("n1"));
+        assert_eq!((due_to_be_killed(&said, 1, 3), due_to_be_killed(&said, 2, 0)), (None, None));
     }
 
     #[test]

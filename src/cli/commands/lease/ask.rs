@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::Desk;
+use super::LeaseCommand;
 use crate::cli::command_error::usage;
 use crate::cli::commands::offers::FilterArgs;
 use crate::cli::exit_code;
@@ -109,7 +109,7 @@ impl AskArgs {
     }
 }
 
-impl Desk<'_> {
+impl LeaseCommand<'_> {
     pub(super) async fn ask(&self, args: AskArgs) -> Result<u8> {
         let ask = args.lease_ask(Timestamp::now(), &self.zone)?;
         let reservations = self.reservations()?;

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::{Desk, title};
+use super::{LeaseCommand, title};
 use crate::cli::command_error::usage;
 use crate::cli::exit_code;
 use crate::cli::reserving::ProviderArgs;
@@ -48,7 +48,7 @@ pub(crate) struct WaitArgs {
     pub(super) provider: ProviderArgs,
 }
 
-impl Desk<'_> {
+impl LeaseCommand<'_> {
     pub(super) async fn extend(&self, args: ExtendArgs) -> Result<u8> {
         self.recover_if_free().await?;
         let reservations = self.reservations()?;

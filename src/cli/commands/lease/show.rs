@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::{Desk, left, title, word};
+use super::{LeaseCommand, left, title, word};
 use crate::cli::exit_code;
 use crate::cli::output::Table;
 use crate::cli::reserving::ProviderArgs;
@@ -29,7 +29,7 @@ pub(crate) struct ShowArgs {
     pub(super) provider: ProviderArgs,
 }
 
-impl Desk<'_> {
+impl LeaseCommand<'_> {
     pub(super) async fn list(&self, args: ListArgs) -> Result<u8> {
         self.recover_if_free().await?;
         let mut leases = self.reservations()?.leases().await?;

@@ -54,7 +54,7 @@ impl Bench {
     async fn run(&self, line: &str) -> Result<u8> {
         let memory = self.memory.clone();
         let reopen = move |_: &LeaseSource| -> Result<Box<dyn Provider>> { Ok(Box::new(memory.clone())) };
-        let desk = Desk {
+        let command = LeaseCommand {
             app: &self.app,
             settings: self.settings.clone(),
             source: source(),
@@ -63,7 +63,7 @@ impl Bench {
             zone: TimeZone::UTC,
             flags: String::new(),
         };
-        desk.run(parse(line)).await
+        command.run(parse(line)).await
     }
 }
 

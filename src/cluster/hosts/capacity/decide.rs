@@ -38,7 +38,7 @@ pub(in crate::cluster::hosts) enum AfterRefusal {
 
 /// How a run of the plan ended.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::cluster::hosts) struct Run<'a> {
+pub(in crate::cluster::hosts) struct PlanRun<'a> {
     /// The errors, in the order of failure.
     pub(in crate::cluster::hosts) errors: &'a [Error],
     /// Whether resources exist that this command has created.
@@ -104,7 +104,7 @@ impl Policy {
     }
 
     /// Decides what follows a run of the plan. Errors other than lack of capacity come first.
-    pub(in crate::cluster::hosts) fn after_run(&self, run: Run<'_>, tried: Tried, at: Moment) -> AfterRun {
+    pub(in crate::cluster::hosts) fn after_run(&self, run: PlanRun<'_>, tried: Tried, at: Moment) -> AfterRun {
         let mut others = run.errors.iter().filter(|error| error.kind() != ErrorKind::Capacity).peekable();
         if run.errors.is_empty() {
             AfterRun::Done
@@ -167,7 +167,7 @@ mod tests {
             assert_eq!(policy.after_refusal(at), refused, "{case}");
             let ways = [(false, false), (true, false), (false, true), (true, true)];
             for ((has_made, needs_replan), expected) in ways.into_iter().zip(runs) {
-                let run = Run { errors: &none, has_made, needs_replan, makes_hosts: true };
+                let run = PlanRun { errors: &none, has_made, needs_replan, makes_hosts: true };
                 assert_eq!(policy.after_run(run, Tried::default(), at), expected, "{case} {has_made} {needs_replan}");
             }
         }
@@ -181,7 +181,7 @@ mod tests {
         let ill = || failed(ErrorKind::Provider, Status::Temporary);
         let wrong = || failed(ErrorKind::Host, Status::Permanent);
         let of = |errors: &[Error], renewed, makes_hosts| {
-            let run = Run { errors, has_made: true, needs_replan: false, makes_hosts };
+            let run = PlanRun { errors, has_made: true, needs_replan: false, makes_hosts };
             policy.after_run(run, Tried { renewed, places: 0 }, at)
         };
         assert_eq!(of(&[], false, true), AfterRun::Done);
@@ -195,7 +195,7 @@ mod tests {
     fn the_next_choice_is_not_taken_forever() {
         let at = Moment { now: Instant::now(), is_cancelled: false };
         let none = [failed(ErrorKind::Capacity, Status::Temporary)];
-        let run = Run { errors: &none, has_made: false, needs_replan: true, makes_hosts: true };
+        let run = PlanRun { errors: &none, has_made: false, needs_replan: true, makes_hosts: true };
         let after = |places| policy(None, Partial::Keep).after_run(run, Tried { renewed: false, places }, at);
         assert_eq!((after(NEXT_PLACES - 1), after(NEXT_PLACES)), (AfterRun::Resolve, AfterRun::End));
     }

@@ -7,5 +7,5 @@
 mod decide;
 mod wait;
 
-pub(super) use decide::{AfterRefusal, AfterRun, Run, Tried};
+pub(super) use decide::{AfterRefusal, AfterRun, PlanRun, Tried};
 pub(super) use wait::{CapacityWait, Next};

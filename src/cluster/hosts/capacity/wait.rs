@@ -123,7 +123,7 @@ impl CapacityWait {
     }
 
     /// Ends waiting after a failure in the plan: an error must not be held up for hours.
-    pub(in crate::cluster::hosts) fn heed(&self, error: &Error) {
+    pub(in crate::cluster::hosts) fn note_failure(&self, error: &Error) {
         let stop = match error.kind() {
             ErrorKind::Capacity if self.policy.gives_back() => {
                 *lock(&self.refusal) = Some(error.clone());

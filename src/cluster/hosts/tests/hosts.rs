@@ -135,7 +135,7 @@ impl Host for MemoryHost {
 
 #[async_trait]
 impl HostConnector for Hosts {
-    async fn know(&self, _key: &Key, _place: &HostPlace) {}
+    async fn record_place(&self, _key: &Key, _place: &HostPlace) {}
 
     async fn forget(&self, key: &Key) {
         self.open.lock().unwrap().remove(key);

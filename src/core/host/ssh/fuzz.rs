@@ -8,7 +8,7 @@ use std::path::Path;
 use super::SshTarget;
 use super::config::{Block, Files, HostEntry, Resolved, Trust, config_text, known_hosts_text};
 use super::place::move_to;
-use super::unpack::{Room, unpack, unpack_all};
+use super::unpack::{UnpackLimits, unpack, unpack_all};
 use gpucl_fuzz::{Form, Target, demand};
 
 /// Builds an archive such as a host sends.
@@ -75,7 +75,7 @@ fn look(folder: &Path, top: &Path, depth: usize) -> Result<(), String> {
 }
 
 /// The most that may be written.
-const ROOM: Room = Room { bytes: 256 * 1024, entries: 64 };
+const LIMITS: UnpackLimits = UnpackLimits { bytes: 256 * 1024, entries: 64 };
 
 #[test]
 fn fuzz_archives_of_hosts() {
@@ -86,7 +86,7 @@ fn fuzz_archives_of_hosts() {
     target.run(|input| {
         fs_err::create_dir(&land).map_err(|error| error.to_string())?;
         let opened = fs_err::File::open(&land).map_err(|error| error.to_string())?;
-        let unpacked = unpack(input, opened.as_fd(), OsStr::new("results"), ROOM);
+        let unpacked = unpack(input, opened.as_fd(), OsStr::new("results"), LIMITS);
         let outside = fs_err::read_dir(folder.path()).map_err(|error| error.to_string())?.count();
         let looked = look(&land, &land.join("results"), 0);
         let cleared = fs_err::remove_dir_all(&land).map_err(|error| format!("what landed cannot be removed: {error}"));
@@ -210,10 +210,10 @@ fn fuzz_orders_of_archives() {
             let (land, here, there) = (open("land")?, open(".")?, open("there")?);
             let (name, results) = (OsStr::new("results"), at("land/results"));
             let looked = if takes_all {
-                let _ = unpack_all(&*archive, land.as_fd(), ROOM);
+                let _ = unpack_all(&*archive, land.as_fd(), LIMITS);
                 look(&at("land"), &at("land"), 1)
             } else {
-                let unpacked = unpack(&*archive, land.as_fd(), name, ROOM);
+                let unpacked = unpack(&*archive, land.as_fd(), name, LIMITS);
                 let looked = look(&at("land"), &results, 0);
                 // As it is, or under another name.
                 if unpacked.is_err() || move_to(land.as_fd(), name, there.as_fd(), name, &results).is_ok() {

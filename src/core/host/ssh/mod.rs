@@ -27,7 +27,7 @@ pub use config::HostEntry;
 pub use connect::Connections;
 pub use host::SshHost;
 pub use path::HostPath;
-pub use stream::{Ended, Run, last_of};
+pub use stream::{Ended, StreamHost, last_of};
 pub use target::{Relay, SshTarget, TargetFault, user_fault};
 pub use transfer::{Copied, download, upload};
 pub use tunnel::{Tunnel, Way};

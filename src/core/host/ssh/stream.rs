@@ -23,7 +23,7 @@ pub struct Ended {
 
 /// A machine that runs a shell program at a path, with data for its input.
 #[async_trait]
-pub trait Run: Send + Sync {
+pub trait StreamHost: Send + Sync {
     /// The machine's name for messages.
     fn machine(&self) -> &str;
 
@@ -53,7 +53,7 @@ impl SshHost {
 }
 
 #[async_trait]
-impl Run for SshHost {
+impl StreamHost for SshHost {
     fn machine(&self) -> &str {
         self.name()
     }

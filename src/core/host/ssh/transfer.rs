@@ -17,8 +17,8 @@ use tokio::sync::mpsc;
 use super::contents::Contents;
 use super::path::HostPath;
 use super::place::{Place, move_to};
-use super::stream::{Ended, Run, last_of};
-use super::unpack::{LeftOut, Refusal, Room, unpack};
+use super::stream::{Ended, StreamHost, last_of};
+use super::unpack::{LeftOut, Refusal, UnpackLimits, unpack};
 use crate::error::{Doing as _, Error, ErrorKind, Result, Status};
 use crate::util::child;
 use crate::util::text::quoted;
@@ -107,7 +107,7 @@ exec tar -cf - $twins -C "$folder" -- "$name"
 ///
 /// # Errors
 /// When a source does not exist, the host cannot be written, or the connection is lost. No partial copy is left then.
-pub async fn upload(machine: &dyn Run, sources: &[PathBuf], goal: HostPath<'_>) -> Result<u64> {
+pub async fn upload(machine: &dyn StreamHost, sources: &[PathBuf], goal: HostPath<'_>) -> Result<u64> {
     let doing = || format!("copy to {}:{}", machine.machine(), goal.path);
     let mut tar = child::async_command("tar");
     tar.args(["-cf", "-"]);
@@ -162,7 +162,7 @@ pub async fn upload(machine: &dyn Run, sources: &[PathBuf], goal: HostPath<'_>) 
 /// # Errors
 /// When the source does not exist, this machine cannot be written, the host sends something else or too much, or the
 /// connection is lost. Nothing is left then.
-pub async fn download(machine: &dyn Run, source: HostPath<'_>, goal: &Path) -> Result<Copied> {
+pub async fn download(machine: &dyn StreamHost, source: HostPath<'_>, goal: &Path) -> Result<Copied> {
     let doing = || format!("copy {}:{}", machine.machine(), source.path);
     let trimmed = source.path.trim_end_matches('/');
     let (above, name) = trimmed.rsplit_once('/').unwrap_or((".", trimmed));
@@ -180,7 +180,7 @@ pub async fn download(machine: &dyn Run, source: HostPath<'_>, goal: &Path) -> R
     // `tempdir` makes it accessible to this user only.
     let land = tempfile::Builder::new().prefix(".gpucl-").tempdir_in(&place.folder).doing(ErrorKind::Host, doing)?;
     let landing = fs_err::File::open(land.path()).doing(ErrorKind::Host, doing)?;
-    let room = Room::of(&landing).doing(ErrorKind::Host, doing)?;
+    let room = UnpackLimits::of(&landing).doing(ErrorKind::Host, doing)?;
     let (enter, above) = match source.within {
         Some(_) => (HostPath { path: trimmed, ..source }.enter(false, false), "."),
         None => (String::new(), above),
@@ -224,7 +224,7 @@ pub async fn download(machine: &dyn Run, source: HostPath<'_>, goal: &Path) -> R
     Ok(copied)
 }
 
-fn judge(machine: &dyn Run, doing: String, ended: &Ended) -> Result<()> {
+fn judge(machine: &dyn StreamHost, doing: String, ended: &Ended) -> Result<()> {
     let error = || Error::new(ErrorKind::Host, doing);
     match ended.code {
         Some(0) => Ok(()),

@@ -33,14 +33,14 @@ const NAMED: usize = 20;
 
 /// How much may arrive.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::host) struct Room {
+pub(in crate::host) struct UnpackLimits {
     /// Bytes of files.
     pub(in crate::host) bytes: u64,
     /// Entries of any kind.
     pub(in crate::host) entries: u64,
 }
 
-impl Room {
+impl UnpackLimits {
     /// The free space of a folder's file system, less a twentieth: a full disk harms more than this copy.
     pub(in crate::host) fn of(folder: impl AsFd) -> io::Result<Self> {
         let free = rustix::fs::fstatvfs(folder)?;
@@ -86,20 +86,34 @@ impl From<Errno> for Refusal {
 }
 
 /// Unpacks a stream into a new folder; after a refusal the caller removes the folder with its contents.
-pub(super) fn unpack(stream: impl Read, land: BorrowedFd<'_>, name: &OsStr, room: Room) -> Result<LeftOut, Refusal> {
-    unpack_into(stream, land, Some(name), room)
+pub(super) fn unpack(
+    stream: impl Read,
+    land: BorrowedFd<'_>,
+    name: &OsStr,
+    limits: UnpackLimits,
+) -> Result<LeftOut, Refusal> {
+    unpack_into(stream, land, Some(name), limits)
 }
 
 /// Unpacks entries of any name into a new folder, which stands for the folder that they are from.
-pub(in crate::host) fn unpack_all(stream: impl Read, land: BorrowedFd<'_>, room: Room) -> Result<LeftOut, Refusal> {
-    unpack_into(stream, land, None, room)
+pub(in crate::host) fn unpack_all(
+    stream: impl Read,
+    land: BorrowedFd<'_>,
+    limits: UnpackLimits,
+) -> Result<LeftOut, Refusal> {
+    unpack_into(stream, land, None, limits)
 }
 
-fn unpack_into(stream: impl Read, land: BorrowedFd<'_>, name: Option<&OsStr>, room: Room) -> Result<LeftOut, Refusal> {
+fn unpack_into(
+    stream: impl Read,
+    land: BorrowedFd<'_>,
+    name: Option<&OsStr>,
+    limits: UnpackLimits,
+) -> Result<LeftOut, Refusal> {
     // The `tar` crate keeps long names in memory, whatever their length.
     let between = Rc::new(Cell::new(BETWEEN));
     let mut archive = Archive::new(Metered { stream, left: Rc::clone(&between) });
-    let mut landing = Landing { land, name, room, left_out: LeftOut::default(), has_begun: false };
+    let mut landing = Landing { land, name, limits, left_out: LeftOut::default(), has_begun: false };
     for entry in archive.entries().map_err(broken)? {
         between.set(u64::MAX);
         landing.take(entry.map_err(broken)?)?;
@@ -148,7 +162,7 @@ struct Landing<'a> {
     land: BorrowedFd<'a>,
     /// The requested entry; `None` when entries of several names were.
     name: Option<&'a OsStr>,
-    room: Room,
+    limits: UnpackLimits,
     left_out: LeftOut,
     /// The requested entry exists.
     has_begun: bool,
@@ -162,8 +176,8 @@ impl Landing<'_> {
         let Some((leaf, above)) = parts.split_last() else {
             return Err(Refusal::Unwanted(format!("it sent `{}`, which has no name", path.display())));
         };
-        self.room.entries = self.room.entries.checked_sub(1).ok_or_else(|| {
-            Refusal::Unwanted(format!("it sent more entries than there is room for here, or more than {ENTRIES}"))
+        self.limits.entries = self.limits.entries.checked_sub(1).ok_or_else(|| {
+            Refusal::Unwanted(format!("it sent more entries than there is limits for here, or more than {ENTRIES}"))
         })?;
         let parent = self.folder(above, path)?;
         let parent = parent.as_ref().map_or(self.land, AsFd::as_fd);
@@ -245,9 +259,9 @@ impl Landing<'_> {
         entry: &mut Entry<'_, impl Read>,
     ) -> Result<(), Refusal> {
         let size = entry.size();
-        self.room.bytes = self.room.bytes.checked_sub(size).ok_or_else(|| {
-            let (size, free) = (human::bytes(size), human::bytes(self.room.bytes));
-            Refusal::Unwanted(format!("`{}` is {size}, but there is room for only {free} more", path.display()))
+        self.limits.bytes = self.limits.bytes.checked_sub(size).ok_or_else(|| {
+            let (size, free) = (human::bytes(size), human::bytes(self.limits.bytes));
+            Refusal::Unwanted(format!("`{}` is {size}, but there is limits for only {free} more", path.display()))
         })?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = rustix::fs::openat(parent, leaf, flags, mode(entry)).map_err(|error| made(path, error))?;

@@ -23,7 +23,7 @@ use super::tree::{Below, Entry, Kind, STAGE, Scope, Tree, os, split};
 use crate::error::{Doing as _, Error, ErrorKind, Result, Status};
 use crate::host::LeftOut;
 use crate::host::ssh::transfer::Arriving;
-use crate::host::ssh::unpack::{Refusal, Room, unpack_all};
+use crate::host::ssh::unpack::{Refusal, UnpackLimits, unpack_all};
 use crate::util::folder::{FOLDER, append, kind, make, step};
 
 /// After this time, what a killed sync left in the stage is removed.
@@ -237,7 +237,7 @@ impl Here {
         let land = land.doing(ErrorKind::Host, doing)?;
         let name = land.path().file_name().unwrap_or_default();
         let landing = step(stage.as_fd(), name).doing(ErrorKind::Host, doing)?;
-        let room = Room::of(&landing).doing(ErrorKind::Host, doing)?;
+        let room = UnpackLimits::of(&landing).doing(ErrorKind::Host, doing)?;
         let left_out = unpack_all(Arriving::new(from), landing.as_fd(), room).map_err(|refusal| match refusal {
             Refusal::Unwanted(why) => Error::new(ErrorKind::Host, doing()).because(why),
             Refusal::Broken(why) => Error::new(ErrorKind::Host, doing()).status(Status::Temporary).because(why),
@@ -319,7 +319,7 @@ impl Here {
             file.set_len(0).doing(ErrorKind::Host, doing)?;
         }
         let mut has = file.metadata().doing(ErrorKind::Host, doing)?.len();
-        let room = Room::of(&stage).doing(ErrorKind::Host, doing)?;
+        let room = UnpackLimits::of(&stage).doing(ErrorKind::Host, doing)?;
         if part.size - has.min(part.size) > room.bytes {
             return Err(Error::new(ErrorKind::Host, doing())
                 .because(format!("there is no room for {}", crate::util::human::bytes(part.size - has))));

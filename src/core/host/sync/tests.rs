@@ -12,7 +12,7 @@ use tokio::sync::mpsc::{Receiver, Sender};
 
 use super::*;
 use crate::error::Result;
-use crate::host::{Ended, HostPath, Run};
+use crate::host::{Ended, HostPath, StreamHost};
 
 /// Runs programs as a host does, in the folder that is its login user's home.
 struct Shell {
@@ -22,7 +22,7 @@ struct Shell {
 }
 
 #[async_trait]
-impl Run for Shell {
+impl StreamHost for Shell {
     fn machine(&self) -> &str {
         "host-0"
     }

@@ -11,7 +11,7 @@ use super::shell::{self, Program};
 use super::tree::{Below, Scope, Tree, split};
 use crate::error::{Error, ErrorKind, Result, Status};
 use crate::host::ssh::path::{ABSENT, HostPath};
-use crate::host::ssh::stream::{Ended, Run};
+use crate::host::ssh::stream::{Ended, StreamHost};
 use crate::host::ssh::transfer::last_line;
 use crate::util::text::quoted;
 
@@ -24,7 +24,7 @@ pub(super) const PIECES: usize = 8;
 #[derive(Clone)]
 pub struct There<'a> {
     /// The host.
-    pub machine: &'a dyn Run,
+    pub machine: &'a dyn StreamHost,
     /// The path: absolute, or relative to the login user's home folder, or to `within`.
     pub path: String,
     /// The folder that the path does not leave, as in [`HostPath`].

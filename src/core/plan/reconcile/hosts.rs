@@ -99,7 +99,7 @@ impl Work<'_> {
             after.extend(self.of_key(&wanted.key));
             // If data cannot be had on one host, no node of another is started or stopped either.
             after.extend(self.fills());
-            if desired.apart {
+            if desired.independent_hosts {
                 // The list of nodes and the head's address are known once all hosts exist.
                 for other in &desired.projects {
                     after.extend(self.acquiring(&other.host));

@@ -41,7 +41,7 @@ fn hosts_with_projects_are_deployed_concurrently() {
 
 #[test]
 fn hosts_without_open_ports_are_prepared_as_they_come() {
-    let desired = Desired { apart: true, ..two_projects() };
+    let desired = Desired { independent_hosts: true, ..two_projects() };
     let text = reconcile(&Goal::Up(desired), &nothing_known(), &Observed::default()).plan.to_string();
     assert_eq!(
         text,
@@ -246,7 +246,7 @@ fn data_is_filled_before_any_node_starts() {
         reconcile(&Goal::Up(desired.clone()), known, observed).plan.to_string()
     };
     let mut desired = Desired { data: goal(), ..two_with_firewalls(false) };
-    desired.apart = true;
+    desired.independent_hosts = true;
     let text = plan(&desired, &nothing_known(), &Observed::default());
     assert_eq!(
         text,

@@ -7,7 +7,7 @@ use tar::Header;
 
 use super::*;
 
-const ROOM: Room = Room { bytes: 1 << 20, entries: 100 };
+const ROOM: UnpackLimits = UnpackLimits { bytes: 1 << 20, entries: 100 };
 
 /// One entry of an archive, valid or not.
 fn entry(kind: EntryType, name: &str, link: &str, mode: u32, content: &[u8]) -> Vec<u8> {
@@ -59,7 +59,7 @@ impl Ground {
         self.around.path().join("land")
     }
 
-    fn unpack_into(&self, bytes: &[u8], room: Room) -> Result<LeftOut, Refusal> {
+    fn unpack_into(&self, bytes: &[u8], room: UnpackLimits) -> Result<LeftOut, Refusal> {
         let land = fs_err::File::open(self.land()).unwrap();
         let done = unpack(bytes, land.as_fd(), OsStr::new("results"), room);
         let around = fs_err::read_dir(self.around.path()).unwrap().count();
