@@ -177,7 +177,7 @@ impl Landing<'_> {
             return Err(Refusal::Unwanted(format!("it sent `{}`, which has no name", path.display())));
         };
         self.limits.entries = self.limits.entries.checked_sub(1).ok_or_else(|| {
-            Refusal::Unwanted(format!("it sent more entries than there is limits for here, or more than {ENTRIES}"))
+            Refusal::Unwanted(format!("it sent more entries than there is room for here, or more than {ENTRIES}"))
         })?;
         let parent = self.folder(above, path)?;
         let parent = parent.as_ref().map_or(self.land, AsFd::as_fd);
@@ -261,7 +261,7 @@ impl Landing<'_> {
         let size = entry.size();
         self.limits.bytes = self.limits.bytes.checked_sub(size).ok_or_else(|| {
             let (size, free) = (human::bytes(size), human::bytes(self.limits.bytes));
-            Refusal::Unwanted(format!("`{}` is {size}, but there is limits for only {free} more", path.display()))
+            Refusal::Unwanted(format!("`{}` is {size}, but there is room for only {free} more", path.display()))
         })?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = rustix::fs::openat(parent, leaf, flags, mode(entry)).map_err(|error| made(path, error))?;
