@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::names::{Kind, PODS};
 use crate::util::text::shortened;
 
-/// So many fields are named.
+/// How many changed fields are named.
 const MOST: usize = 12;
 
 /// The fields that differ between an object and what it would become, one line each.

@@ -106,7 +106,7 @@ impl Pod {
         counts.max().and_then(|count| u32::try_from(count).ok()).unwrap_or_default()
     }
 
-    /// As the core knows it.
+    /// The pod as a member of its cluster.
     pub(super) fn member(&self) -> Member {
         let ready = self.is_ready();
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();

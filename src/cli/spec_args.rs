@@ -32,7 +32,7 @@ pub(crate) fn in_folder(folder: &Path) -> Option<PathBuf> {
     NAMES.iter().map(|name| folder.join(name)).find(|path| path.is_file())
 }
 
-/// The same, or the first of the names.
+/// The spec of a folder, or where one would be under the first of the usual names.
 fn usual(folder: &Path) -> PathBuf {
     in_folder(folder).unwrap_or_else(|| folder.join(NAMES[0]))
 }

@@ -62,7 +62,7 @@ pub(crate) struct Head {
 }
 
 impl Target {
-    /// The same, for a command that only shows what is known: a cluster on another machine with this home is one too.
+    /// Selects the cluster of a command that only shows what is known. One on another machine with this home may be it.
     pub(crate) fn anywhere(app: &App) -> Result<Self> {
         Self::known(app, name(app)?)
     }

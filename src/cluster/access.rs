@@ -21,7 +21,7 @@ pub fn access(paths: &Paths, state: &ClusterState) -> Result<Access> {
     access_of(state, &paths.cluster(&state.name)).ok_or_else(|| not_running(state))
 }
 
-/// The same for a cluster with this folder; `None` if it does not run.
+/// The addresses of a cluster with this folder; `None` if it does not run.
 pub(super) fn access_of(state: &ClusterState, folder: &Path) -> Option<Access> {
     let is_stopped = match state.platform() {
         Some(platform) => platform.stopped,

@@ -38,7 +38,7 @@ impl PriceAndLimits<'_> {
         self.approve_price(plan.price()).await
     }
 
-    /// The same for a price that is known before the plan.
+    /// Reports a price that is known before the plan, and asks for consent if it is above the limit.
     pub(super) async fn approve_price(&self, price: Price) -> Result<()> {
         if price.is_none() {
             return Ok(());

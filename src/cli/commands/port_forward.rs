@@ -59,7 +59,7 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     Ok(exit_code::DONE)
 }
 
-/// The same through the platform of a pod; a head that is made again is found again.
+/// Forwards a port of a pod through its platform until Ctrl-C. A head that is made again is found again.
 async fn in_pod(app: &App, pods: &Arc<Pods>, name: &str, port: u16, local: Option<u16>) -> anyhow::Result<u8> {
     let mut ends = Ends::listen()?;
     let member = pods.named(name).await?;

@@ -71,7 +71,7 @@ impl PortalRun {
         Ok(Self { has_names: false, ..Self::named()? })
     }
 
-    /// The same run, which sends a question there when a page does not answer.
+    /// Makes the run send a question there when a page does not answer.
     #[must_use]
     pub fn explained(self, ask: mpsc::Sender<Question>) -> Self {
         Self { explain: Some(Explain { ask, last: Arc::default() }), ..self }

@@ -3,18 +3,16 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::mpsc;
 
 use super::pods::{Pods, short};
 use crate::error::Result;
-use crate::host::{Ended, ExecEnd, Host, HostPath, OnLine, Stream, StreamHost, last_of};
+use crate::host::{Ended, ExecEnd, Host, HostPath, OnLine, StreamHost, follow, last_of};
 use crate::provider::platform::{DATA, Member, Running};
 
 /// The size of the buffers of a program's streams, in bytes.
 const BUFFER: usize = 64 * 1024;
-/// The longest line that is passed on, in bytes.
-const LONGEST_LINE: u64 = 1 << 20;
 
 /// A node of a platform.
 pub struct PodHost {
@@ -66,19 +64,8 @@ impl Host for PodHost {
             let _ = input.flush().await;
             std::future::pending::<()>().await;
         };
-        let (lines, mut received) = mpsc::channel::<(Stream, String)>(64);
-        let read = async {
-            let out = read_lines(output, Stream::Out, lines.clone());
-            let err = read_lines(errors, Stream::Err, lines);
-            tokio::join!(out, err);
-        };
-        let pass = async {
-            while let Some((stream, line)) = received.recv().await {
-                on_line(stream, &line);
-            }
-        };
         tokio::select! {
-            () = async { tokio::join!(read, pass); } => {}
+            () = follow(output, errors, on_line) => {}
             () = write => {}
         }
         Ok(ended.await)
@@ -136,22 +123,5 @@ impl StreamHost for PodHost {
             ExecEnd::Broken => None,
         };
         Ok(Ended { code, said })
-    }
-}
-
-/// Passes on the lines of a stream.
-async fn read_lines(stream: impl AsyncRead + Unpin, from: Stream, lines: mpsc::Sender<(Stream, String)>) {
-    let mut reader = BufReader::with_capacity(BUFFER, stream);
-    let mut bytes = Vec::new();
-    loop {
-        bytes.clear();
-        match (&mut reader).take(LONGEST_LINE).read_until(b'\n', &mut bytes).await {
-            Ok(0) | Err(_) => return,
-            Ok(_) => {}
-        }
-        let text = String::from_utf8_lossy(&bytes);
-        if lines.send((from, text.trim_end_matches(['\n', '\r']).to_owned())).await.is_err() {
-            return;
-        }
     }
 }

@@ -39,7 +39,7 @@ impl Pods {
         Arc::new(Self { provider, scope, head: Mutex::default() })
     }
 
-    /// Those of a cluster from its state; `None` if it does not run on a platform.
+    /// The nodes of a cluster, from its state; `None` if it does not run on a platform.
     pub fn of(state: &ClusterState, context: &Context) -> Result<Option<Arc<Self>>> {
         let (Some(spec), Some(_)) = (&state.spec, state.platform()) else { return Ok(None) };
         let provider = providers::find(spec.provider.name())?.open(&spec.provider.settings(), context)?;

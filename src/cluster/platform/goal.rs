@@ -30,7 +30,7 @@ pub(super) fn request(loaded: &Loaded, stopped: bool) -> Result<ClusterRequest> 
     Ok(of_spec(&loaded.spec, stopped))
 }
 
-/// The same for a spec that was checked when it was taken.
+/// The cluster that a spec asks for which was checked when it was taken.
 pub(super) fn of_spec(spec: &Spec, stopped: bool) -> ClusterRequest {
     let head = NodeGroup {
         name: HEAD.to_owned(),

@@ -42,7 +42,7 @@ pub(super) fn of(spec: &Spec) -> Option<Preparation> {
     })
 }
 
-/// The same with its files, which are read on this machine. Blocks on disk reads.
+/// What a spec lets nodes do, with the files for it, which are read on this machine: blocks on disk reads.
 pub(super) fn with_files(spec: &Spec, library: &Library, events: &Bus) -> Result<Option<Preparation>> {
     let Some(mut preparation) = of(spec) else { return Ok(None) };
     let files = &mut preparation.files;

@@ -40,7 +40,7 @@ impl Pipeline<'_> {
         self.plan_for(goal, observed)
     }
 
-    /// The same with an existing observation, for a goal that depends on it.
+    /// Reconciles an existing observation, on which the goal depends, records what was found, and returns the plan.
     pub fn plan_for(&self, goal: &Goal, observed: Observed) -> Result<Planned> {
         let known = self.ledger.state();
         let Outcome { plan, adopted, forgotten } = reconcile(goal, &known, &observed);

@@ -1,4 +1,4 @@
-//! The world that the engine acts on: providers, hosts, processes. One is real, one is in memory for crash tests.
+//! The world that the engine acts on: hosts or a platform; one in memory is for crash tests.
 
 use async_trait::async_trait;
 

@@ -17,7 +17,7 @@ impl Outage {
         Self { events: events.clone(), has_succeeded: false, is_reported: false }
     }
 
-    /// The same where a check has succeeded already.
+    /// Creates one for checks of which one has succeeded already.
     pub fn after_success(events: &Bus) -> Self {
         Self { has_succeeded: true, ..Self::new(events) }
     }

@@ -59,7 +59,7 @@ impl Access {
         settings
     }
 
-    /// The same variables unset; `PATH` without the environment.
+    /// The variables of [`Self::settings`], unset; `PATH` without the environment.
     pub fn unsettings(&self, path: Option<&str>) -> Vec<Setting> {
         let mut settings: Vec<Setting> = self.settings(None).into_iter().map(|(name, _)| (name, None)).collect();
         settings.retain(|(name, _)| *name != "PATH");

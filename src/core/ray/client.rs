@@ -75,7 +75,7 @@ impl Client {
         Self { base, token, names: BTreeMap::new(), http }
     }
 
-    /// The same, with names for nodes that a platform has started, by their addresses.
+    /// Gives names to nodes that a platform has started, by their addresses.
     pub fn with_names(self, names: BTreeMap<String, String>) -> Self {
         Self { names, ..self }
     }
@@ -129,7 +129,7 @@ impl Client {
         decode(answer, doing).await
     }
 
-    /// The same with another limit on the answer's length, in bytes.
+    /// Reads JSON of at most this length in bytes; temporary failures are retried.
     pub(super) async fn read_long<T: DeserializeOwned>(&self, path: &str, limit: usize, doing: &str) -> Result<T> {
         let answer = self.read_answer(path, doing).await?;
         decoded(&whole(answer, limit, doing).await?, doing)

@@ -133,7 +133,7 @@ impl Secrets {
         }
     }
 
-    /// The same with an external store, whose keys are not rendered either.
+    /// Placeholders of a cluster with an external store, whose keys are not rendered either.
     pub fn placeholders_with_external() -> Self {
         let keys = "[default]\n# the keys of the external store; up reads them from your credentials_file\n";
         Self { external: Some(SecretString::from(keys)), ..Self::placeholders() }

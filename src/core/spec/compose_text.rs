@@ -43,7 +43,7 @@ impl Part {
         }
     }
 
-    /// The same without tags.
+    /// The value without its tags.
     pub(super) fn untagged(&self) -> Self {
         match self {
             Self::Tagged(inner) => inner.untagged(),

@@ -44,7 +44,7 @@ pub(super) struct Key {
 }
 
 impl Node {
-    /// The same as JSON, without positions.
+    /// The node as JSON, without positions.
     pub(super) fn to_json(&self) -> Value {
         match &self.kind {
             Kind::Scalar { value, .. } => value.clone(),

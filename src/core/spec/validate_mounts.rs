@@ -95,7 +95,7 @@ fn is_normal(path: &str) -> bool {
         || (is_whole_path(path) && path[1..].split('/').all(|part| !part.is_empty() && !matches!(part, "." | "..")))
 }
 
-/// The same for a path that a shell and a template can take as it is.
+/// Whether the path is normal, and a shell and a template take it as it is.
 fn is_plain_path(path: &str) -> bool {
     path != "/"
         && is_normal(path)

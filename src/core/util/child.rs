@@ -15,7 +15,7 @@ pub fn command(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// The same, to be awaited.
+/// A command like that of [`command`], to be awaited.
 pub fn async_command(program: impl AsRef<OsStr>) -> tokio::process::Command {
     command(program).into()
 }

@@ -224,7 +224,7 @@ pub fn step(folder: BorrowedFd<'_>, name: &OsStr) -> rustix::io::Result<OwnedFd>
     rustix::fs::openat(folder, name, FOLDER, Mode::empty())
 }
 
-/// The same, with an error that says what is there.
+/// Opens a folder in a folder; the error says what is there instead.
 fn enter(folder: BorrowedFd<'_>, name: &OsStr, shown: &Path) -> Result<OwnedFd> {
     step(folder, name).map_err(|error| match kind(folder, name) {
         Ok(Some(FileType::Symlink)) => in_the_way(shown, "is a link"),

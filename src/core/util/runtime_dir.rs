@@ -38,8 +38,8 @@ pub fn is_runtime_dir(folder: &Path) -> Result<bool> {
         .hint("set XDG_RUNTIME_DIR to a short folder of your own with mode 0700"))
 }
 
-/// The same as a command for `ssh` to run (`Match exec`), which makes the folder where there is none; `None` where the
-/// folder's name cannot be handed on to every user's shell as it is.
+/// The check of the folder as a command for `ssh` to run (`Match exec`), which makes it where there is none; `None` where
+/// its name cannot be handed on to every user's shell as it is.
 pub fn check_for_ssh(folder: &Path) -> Option<String> {
     let name =
         folder.to_str().filter(|name| !name.contains(['\'', '"', '\\', '!']) && !name.contains(char::is_control))?;

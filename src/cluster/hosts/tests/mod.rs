@@ -61,7 +61,7 @@ fn spec(hosts: usize, more: &str) -> Loaded {
     spec_with("{per: host, gpus: 0}", hosts, more)
 }
 
-/// The same with these workers.
+/// A spec with these workers, this many hosts, and further YAML.
 fn spec_with(workers: &str, hosts: usize, more: &str) -> Loaded {
     let entries: String = (0..hosts).map(|host| format!("  - {{node: h{host}}}\n")).collect();
     let text = format!(

@@ -63,13 +63,13 @@ impl SshHost {
         Self { shared: Arc::new(shared), as_root: true }
     }
 
-    /// The same host and connection, with programs run as the login user.
+    /// This host over this connection, with programs run as the login user.
     #[must_use]
     pub fn as_user(&self) -> Self {
         Self { shared: Arc::clone(&self.shared), as_root: false }
     }
 
-    /// The same host and connection, with programs run as this account.
+    /// This host over this connection, with programs run as this account.
     #[must_use]
     pub fn by(&self, account: Account) -> Self {
         Self { shared: Arc::clone(&self.shared), as_root: account == Account::Root }

@@ -80,14 +80,14 @@ impl SshTarget {
         faults
     }
 
-    /// The same, with the host's key reduced to its kind and its value: a comment may follow them.
+    /// Reduces the host's key to its kind and its value: a comment may follow them.
     #[must_use]
     pub fn without_key_comment(mut self) -> Self {
         self.host_key = self.host_key.map(|key| key.split_whitespace().take(2).collect::<Vec<_>>().join(" "));
         self
     }
 
-    /// The same, with a leading `~/` in the key's path replaced by this home folder.
+    /// Replaces a leading `~/` in the key's path by this home folder.
     #[must_use]
     pub(super) fn at_home(mut self, home: &Path) -> Self {
         if let Some(relay) = &mut self.relay {

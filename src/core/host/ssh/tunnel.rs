@@ -37,7 +37,7 @@ impl Tunnel {
         Self::open_to(host, ("localhost", port), local).await
     }
 
-    /// The same to an address that the host reaches.
+    /// Listens on the loopback for a port of an address that the host reaches.
     ///
     /// # Errors
     /// As for [`Self::open`].

@@ -44,7 +44,7 @@ impl Here {
         self.path.display().to_string()
     }
 
-    /// The same, with the folder that this path is in.
+    /// The folder that this path is in.
     pub(super) fn folder(&self) -> Self {
         let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         Self { path: folder.to_owned(), within: self.within.clone() }

@@ -48,7 +48,7 @@ impl There<'_> {
         self.within.is_some() || !self.is_root
     }
 
-    /// The same host, with the folder that this path is in.
+    /// The folder that this path is in.
     pub(super) fn folder(&self) -> Self {
         let (folder, _) = split(self.path.trim_end_matches('/').as_bytes());
         let folder = String::from_utf8_lossy(folder).into_owned();

@@ -19,7 +19,7 @@ const CHECKS: &str = include_str!("shell/checks.sh");
 const GPU_LIMIT: u32 = 60;
 /// How long a client may take to join and run its tasks, in seconds.
 const CLIENT_LIMIT: u32 = 90;
-/// The same while other containers start: a client that needs longer runs again after them.
+/// How long it may take while other containers start, in seconds: one that needs longer runs again after them.
 const EARLY_CLIENT_LIMIT: u32 = 60;
 /// How long the head's checks together may take, in seconds.
 const CLUSTER_LIMIT: u32 = 100;

@@ -37,7 +37,7 @@ impl Project<'_> {
             let (bytes, _) = request.library.read(&format!("{TEMPLATES}/{name}"))?;
             files.push(StageFile::world_readable(format!("lib/{name}"), bytes));
         }
-        // The same as for nodes that are processes.
+        // As for nodes that are processes.
         for name in ["worker.py", "lifecycle.py"] {
             let (bytes, _) = request.library.read(&format!("templates/ray-native/{name}"))?;
             files.push(StageFile::world_readable(format!("lib/{name}"), bytes));
