@@ -43,7 +43,7 @@ pub use options::{Approval, Ask, DownOptions, UpOptions};
 pub use outcome::{HostAffectedPaths, Planned, Proof, UpOutcome, UpReport, Verified};
 pub use plan::plan;
 pub use render::{RenderedFile, ray_cluster_yaml, render};
-pub use report::{AfterEnd, ContainerReport, Known, LastEnd, LimitsReport, NodeReport, StatusReport};
+pub use report::{AfterEnd, ContainerReport, Known, LastEnd, LimitsReport, NodeReport, Phase, StatusReport};
 pub use settings::Settings;
 pub use status::{inspect, list, status};
 pub use stop::stop;

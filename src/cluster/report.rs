@@ -101,13 +101,54 @@ pub struct LimitsReport {
     pub next: Option<Timestamp>,
 }
 
+/// What a cluster is at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// All its checks passed, and all nodes run.
+    Ready,
+    /// Its nodes run, and were not checked since they were started.
+    Running,
+    /// No node runs.
+    Stopped,
+    /// Some nodes run.
+    Partly,
+    /// An `up` did not come to its end.
+    Unfinished,
+    /// A scheduled up waits for its hosts.
+    Waiting,
+    /// It is on another machine with this home.
+    Away,
+}
+
+impl Phase {
+    /// The word for it, in tables and JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ready => "ready",
+            Self::Running => "running",
+            Self::Stopped => "stopped",
+            Self::Partly => "partly",
+            Self::Unfinished => "unfinished",
+            Self::Waiting => "waiting",
+            Self::Away => "away",
+        }
+    }
+}
+
+impl std::fmt::Display for Phase {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.pad(self.name())
+    }
+}
+
 /// A cluster as `status` reports it.
 #[derive(Debug, Clone, Serialize)]
 pub struct StatusReport {
     /// The cluster's name.
     pub cluster: ClusterName,
-    /// `ready`, `running`, `stopped`, `partly`, `unfinished`, `waiting`; `away`, on another machine with this home.
-    pub phase: &'static str,
+    /// What it is at.
+    pub phase: Phase,
     /// The provider's name.
     pub provider: String,
     /// The spec's file.

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::machine::other_machine;
 use super::open::open;
-use super::report::{BY_HAND, Known, LimitsReport, NodeReport, StatusReport};
+use super::report::{BY_HAND, Known, LimitsReport, NodeReport, Phase, StatusReport};
 use super::settings::Settings;
 use super::substrate::{Look, Opening};
 use crate::agent::ScheduledUp;
@@ -68,7 +68,7 @@ fn limits_of(folder: &Path, state: &ClusterState) -> Option<LimitsReport> {
 fn report(paths: &Paths, state: &ClusterState) -> StatusReport {
     let mut report = StatusReport {
         cluster: state.name.clone(),
-        phase: "unfinished",
+        phase: Phase::Unfinished,
         provider: state.spec.as_ref().map(|spec| spec.provider.name().to_owned()).unwrap_or_default(),
         spec_path: state.spec_path.clone(),
         created: state.created,
@@ -97,16 +97,16 @@ fn report(paths: &Paths, state: &ClusterState) -> StatusReport {
     };
     report.machine = other_machine(paths, state);
     if report.machine.is_some() {
-        report.phase = "away";
+        report.phase = Phase::Away;
         return report;
     }
     report.phase = phase(state);
-    report.ready_since = state.ready_since.filter(|_| report.phase == "ready");
+    report.ready_since = state.ready_since.filter(|_| report.phase == Phase::Ready);
     report.nodes = state.started_nodes().iter().map(|node| unseen(state, node)).collect();
     if let Some(scheduled_up) = ScheduledUp::of(&paths.cluster(&state.name)) {
         report.brought_up_by = scheduled_up.identity().map(|identity| identity.pid);
         if scheduled_up.at > jiff::Timestamp::now() {
-            report.phase = "waiting";
+            report.phase = Phase::Waiting;
             (report.waits_until, report.waits_for) = (Some(scheduled_up.at), Some(scheduled_up.what));
         }
     }
@@ -114,18 +114,18 @@ fn report(paths: &Paths, state: &ClusterState) -> StatusReport {
 }
 
 /// The phase of a cluster as its state has it.
-fn phase(state: &ClusterState) -> &'static str {
+fn phase(state: &ClusterState) -> Phase {
     let projects = state.projects().map(|(_, project)| project.stopped);
     let mut stopped = projects.chain(state.platform().map(|platform| platform.stopped)).peekable();
     let runs_something = stopped.peek().is_some();
     if runs_something && stopped.all(|stopped| stopped) {
-        "stopped"
+        Phase::Stopped
     } else if state.ready_since.is_some() {
-        "ready"
+        Phase::Ready
     } else if !runs_something && state.items.is_empty() {
-        "stopped"
+        Phase::Stopped
     } else {
-        "unfinished"
+        Phase::Unfinished
     }
 }
 

@@ -63,7 +63,7 @@ fn show(app: &App, known: &[Known], unreadable: &[(ClusterName, Error)]) {
         let age = report.created.duration_until(jiff::Timestamp::now()).unsigned_abs();
         let mut row = vec![
             report.cluster.to_string(),
-            report.machine.as_ref().map_or_else(|| report.phase.to_owned(), |machine| format!("on {machine}")),
+            report.machine.as_ref().map_or_else(|| report.phase.to_string(), |machine| format!("on {machine}")),
             report.provider.clone(),
             format!("{running}/{}", report.nodes.len()),
             human::short_duration(age),

@@ -5,7 +5,7 @@ use crate::cli::exit_code;
 use crate::cli::money;
 use crate::cli::output::Table;
 use crate::cli::target::Target;
-use crate::cluster::{self, ContainerReport, NodeReport, StatusReport};
+use crate::cluster::{self, ContainerReport, NodeReport, Phase, StatusReport};
 use crate::engine::Cancel;
 use crate::error::Result;
 use crate::ray::Node;
@@ -86,7 +86,7 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     }
     if let Some(ray) = &ray {
         app.ui.data(ray.jobs.clone());
-    } else if !args.offline && !["stopped", "waiting"].contains(&report.phase) {
+    } else if !args.offline && ![Phase::Stopped, Phase::Waiting].contains(&report.phase) {
         app.ui.status("Ray does not answer; this is only what this machine knows");
     }
     Ok(exit_code::DONE)

@@ -3,7 +3,7 @@
 use super::layout::project_of;
 use super::on_hosts::OnHosts;
 use super::supply::earliest_end;
-use crate::cluster::report::{AfterEnd, BY_HAND, ContainerReport, LastEnd, NodeReport, StatusReport};
+use crate::cluster::report::{AfterEnd, BY_HAND, ContainerReport, LastEnd, NodeReport, Phase, StatusReport};
 use crate::name::Key;
 use crate::plan::Observed;
 use crate::playbook::Facts;
@@ -74,15 +74,15 @@ pub(super) fn with_observation(
     }
     let ends = observed.and_then(|observed| earliest_end(&observed.resources));
     report.ends = ends.or(report.ends);
-    if observed.is_some() && report.phase != "waiting" {
+    if observed.is_some() && report.phase != Phase::Waiting {
         report.phase = match (running, report.nodes.len()) {
             (_, 0) => report.phase,
-            (0, _) => "stopped",
-            (some, all) if some < all => "partly",
-            _ if state.ready_since.is_some_and(|ready| on.fleet.runs_since(ready)) => "ready",
-            _ => "running",
+            (0, _) => Phase::Stopped,
+            (some, all) if some < all => Phase::Partly,
+            _ if state.ready_since.is_some_and(|ready| on.fleet.runs_since(ready)) => Phase::Ready,
+            _ => Phase::Running,
         };
-        report.ready_since = state.ready_since.filter(|_| report.phase == "ready");
+        report.ready_since = state.ready_since.filter(|_| report.phase == Phase::Ready);
     }
     report
 }

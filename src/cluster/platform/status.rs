@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use crate::cluster::machines::short;
-use crate::cluster::report::{NodeReport, StatusReport};
+use crate::cluster::report::{NodeReport, Phase, StatusReport};
 use crate::name::Scope;
 use crate::provider::platform::Member;
 use crate::state::ClusterState;
@@ -13,8 +13,8 @@ pub(super) fn with_members(scope: &Scope, known: &ClusterState, members: &[Membe
     report.nodes = members.iter().map(|member| node(scope, member)).collect();
     let wanted: u32 = known.platform().map_or(0, |platform| platform.groups.iter().map(|group| group.min).sum());
     let ready = members.iter().filter(|member| member.ready).count();
-    if report.phase == "ready" && ready < wanted as usize {
-        report.phase = if ready == 0 { "stopped" } else { "partly" };
+    if report.phase == Phase::Ready && ready < wanted as usize {
+        report.phase = if ready == 0 { Phase::Stopped } else { Phase::Partly };
     }
 }
 
