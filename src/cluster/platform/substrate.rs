@@ -63,19 +63,7 @@ impl World for OnPlatform {
 }
 
 /// A platform makes its nodes itself, whenever it has room.
-#[async_trait]
-impl Replan for OnPlatform {
-    async fn replacement(
-        &self,
-        _refused: &[ResourceRequest],
-        refusal: Error,
-        _ledger: &Ledger,
-    ) -> Result<ResourceRequest> {
-        Err(refusal)
-    }
-
-    fn note_failure(&self, _error: &Error) {}
-}
+impl Replan for OnPlatform {}
 
 #[async_trait(?Send)]
 impl Substrate for OnPlatform {

@@ -6,7 +6,7 @@ use super::Ledger;
 use crate::error::{Error, Result};
 use crate::provider::ResourceRequest;
 
-/// Replans a refused branch.
+/// Replans a refused branch; unless it is implemented, a refusal ends its branch.
 #[async_trait]
 pub trait Replan: Send + Sync {
     /// Returns what to request instead of the last of `refused`, which lists all requests of this operation in order.
@@ -16,23 +16,6 @@ pub trait Replan: Send + Sync {
     /// The refusal or another error, with which the branch ends.
     async fn replacement(
         &self,
-        refused: &[ResourceRequest],
-        refusal: Error,
-        ledger: &Ledger,
-    ) -> Result<ResourceRequest>;
-
-    /// Notes the error of any operation: it may end a capacity wait.
-    fn note_failure(&self, error: &Error);
-}
-
-/// No replanning: a refusal ends its branch.
-#[derive(Debug, Clone, Copy)]
-pub struct NothingElse;
-
-#[async_trait]
-impl Replan for NothingElse {
-    async fn replacement(
-        &self,
         _refused: &[ResourceRequest],
         refusal: Error,
         _ledger: &Ledger,
@@ -40,5 +23,12 @@ impl Replan for NothingElse {
         Err(refusal)
     }
 
+    /// Notes the error of any operation: it may end a capacity wait.
     fn note_failure(&self, _error: &Error) {}
 }
+
+/// No replanning.
+#[derive(Debug, Clone, Copy)]
+pub struct NothingElse;
+
+impl Replan for NothingElse {}
