@@ -12,7 +12,7 @@ use super::status;
 use super::{Kubernetes, difference, names, pods};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::{Owner, Scope, Tag};
-use crate::provider::{Acquired, ObservedResource, Recorder, ResourceRequest};
+use crate::provider::{Acquired, ObservedResource, Recorder, ResourceRequest, ResourceState};
 
 /// The fields that only Ray's autoscaler writes, by a patch of the list that they are in.
 const AUTOSCALER: (&str, &str) = ("python-requests", ".spec.workerGroupSpecs");
@@ -196,20 +196,18 @@ fn observed(kind: Kind, tag: Tag, object: &Value, pods: &[pods::Pod]) -> Observe
     found.digest = object["metadata"]["annotations"][names::DIGEST].as_str().map(str::to_owned);
     if going {
         let finalizers = status::finalizers(object);
-        found.usable = false;
+        found.state = ResourceState::Unusable;
         found.detail = match finalizers.is_empty() {
             true => "it is being deleted".to_owned(),
             false => format!("it is being deleted, and waits for its finalizers: {}", finalizers.join(", ")),
         };
     } else if kind == Kind::RayCluster {
-        let state = status::Standing::of(object, &pods::ready_by_group(pods));
+        let standing = status::Standing::of(object, &pods::ready_by_group(pods));
         let stale = pods.iter().filter(|pod| pod.is_stale(object)).count();
-        found.usable = state.is_as_wanted() && stale == 0;
-        found.coming = !found.usable;
-        found.detail = match (state.is_as_wanted(), stale) {
-            (true, 0) => String::new(),
-            (true, count) => format!("{count} of its pods are from before the last change"),
-            (false, _) => state.describe(),
+        (found.state, found.detail) = match (standing.is_as_wanted(), stale) {
+            (true, 0) => (ResourceState::Usable, String::new()),
+            (true, count) => (ResourceState::Coming, format!("{count} of its pods are from before the last change")),
+            (false, _) => (ResourceState::Coming, standing.describe()),
         };
     }
     found

@@ -19,7 +19,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::name::{Key, Owner, Scope, Tag};
 use crate::provider::{
     Acquired, Capability, Context, Factory, FieldError, HostPlace, HostRequest, Manifest, ObservedResource, Offer,
-    Provider, ProviderKind, Recorder, ResourceRequest, Runtime, settings,
+    Provider, ProviderKind, Recorder, ResourceRequest, ResourceState, Runtime, settings,
 };
 use allotment::{Allotments, Condition};
 use config::{HostSettings, Settings};
@@ -112,7 +112,10 @@ impl Provider for Local {
         Ok(found
             .map(|allotment| {
                 let found = ObservedResource {
-                    usable: allotment.condition == Condition::Whole,
+                    state: match allotment.condition {
+                        Condition::Whole => ResourceState::Usable,
+                        _ => ResourceState::Unusable,
+                    },
                     detail: allotment.condition.to_string(),
                     ..ObservedResource::existing(allotment.tag.key.clone(), HOST, allotment.id)
                 };

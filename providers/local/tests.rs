@@ -83,13 +83,13 @@ async fn a_folder_without_a_claim_shows_and_is_completed() {
     let bench = bench();
     fs_err::create_dir_all(bench.folder()).unwrap();
     let seen = bench.seen().await;
-    assert_eq!((seen.len(), seen[0].usable), (1, false));
+    assert_eq!((seen.len(), seen[0].is_usable()), (1, false));
     assert_eq!(seen[0].detail, "its folder was created but not claimed");
 
     let acquired = bench.acquire().await.unwrap();
     assert!(!acquired.was_there);
     let after = bench.seen().await;
-    assert_eq!((after.len(), after[0].usable, &after[0].id), (1, true, &acquired.id));
+    assert_eq!((after.len(), after[0].is_usable(), &after[0].id), (1, true, &acquired.id));
 
     // The id of the half-created one is gone: releasing it must not affect the new one.
     bench.local.release(&bench.scope, &seen[0]).await.unwrap();
@@ -111,7 +111,7 @@ async fn an_interrupted_release_shows_and_is_finished() {
     fs_err::write(bench.folder().join("data"), "x").unwrap();
     fs_err::rename(bench.folder(), bench.hosts.join(format!(".{}.releasing-{}", bench.tag, first.id))).unwrap();
     let seen = bench.seen().await;
-    assert_eq!((seen.len(), seen[0].usable, &seen[0].id), (1, false, &first.id));
+    assert_eq!((seen.len(), seen[0].is_usable(), &seen[0].id), (1, false, &first.id));
     assert!(bench.local.place(&bench.tag, &first.id).await.is_err());
 
     // Another is created beside it, and releasing the old one keeps the new one.
@@ -161,7 +161,7 @@ async fn a_damaged_claim_shows_is_not_taken_and_can_be_released() {
         fs_err::create_dir_all(bench.folder()).unwrap();
         fs_err::write(bench.folder().join("claim.json"), claim).unwrap();
         let seen = bench.seen().await;
-        assert!(!seen[0].usable && seen[0].detail.contains(why), "{seen:?}");
+        assert!(!seen[0].is_usable() && seen[0].detail.contains(why), "{seen:?}");
         let error = bench.acquire().await.unwrap_err();
         assert!(error.to_string().contains(why), "{error}");
         assert_eq!(*error.left_behind(), LeftBehind::Remaining(vec![seen[0].id.clone()]));

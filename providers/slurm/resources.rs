@@ -11,7 +11,7 @@ use super::queue::{Folder, Job, Seen, host_id};
 use super::{found, job, refusal};
 use crate::error::{Error, ErrorKind, LeftBehind, Result, Status};
 use crate::name::{Owner, Scope, Tag};
-use crate::provider::{Acquired, HostRequest, ObservedResource, Recorder, ResourceRequest};
+use crate::provider::{Acquired, HostRequest, ObservedResource, Recorder, ResourceRequest, ResourceState};
 use crate::secret::ensure_key_pair;
 use crate::util::human;
 
@@ -34,8 +34,11 @@ pub(super) fn of_scope(seen: &Seen, scope: &Scope) -> Vec<ObservedResource> {
     let nodes = job.and_then(|job| folder.unwrap_or(&empty).nodes_of(job));
     match (job, folder) {
         (Some(job), _) => found.push(ObservedResource {
-            usable: nodes.is_some(),
-            coming: nodes.is_none() && job.state != "COMPLETING",
+            state: match nodes {
+                Some(_) => ResourceState::Usable,
+                None if job.state == "COMPLETING" => ResourceState::Unusable,
+                None => ResourceState::Coming,
+            },
             until: until(seen, job),
             detail: match nodes {
                 None if job.runs() => "it runs, and its nodes have not reported yet".to_owned(),
@@ -52,7 +55,8 @@ pub(super) fn of_scope(seen: &Seen, scope: &Scope) -> Vec<ObservedResource> {
                 None if folder.job.is_some() => "it has ended".to_owned(),
                 None => "it was never submitted; its folder is left".to_owned(),
             };
-            found.push(ObservedResource { usable: false, detail, ..ObservedResource::existing(job_key(), JOB, id) });
+            let state = ResourceState::Unusable;
+            found.push(ObservedResource { state, detail, ..ObservedResource::existing(job_key(), JOB, id) });
         }
         (None, None) => {}
     }
@@ -60,11 +64,11 @@ pub(super) fn of_scope(seen: &Seen, scope: &Scope) -> Vec<ObservedResource> {
         let number = number_of(key).unwrap_or(usize::MAX);
         let is_there =
             |job: &&Job| nodes.as_ref().is_some_and(|nodes| number < nodes.len()) && *id == host_id(job, number);
-        let usable = job.filter(is_there);
+        let running_on = job.filter(is_there);
         found.push(ObservedResource {
-            usable: usable.is_some(),
-            until: usable.and_then(|job| until(seen, job)),
-            detail: match (usable, &nodes) {
+            state: if running_on.is_some() { ResourceState::Usable } else { ResourceState::Unusable },
+            until: running_on.and_then(|job| until(seen, job)),
+            detail: match (running_on, &nodes) {
                 (Some(_), Some(nodes)) => nodes.get(number).map(|node| node.node.clone()).unwrap_or_default(),
                 _ => why_not(seen, &tag, id),
             },

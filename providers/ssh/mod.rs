@@ -19,7 +19,7 @@ use crate::host::SshTarget;
 use crate::name::{Key, Owner, Scope, Tag};
 use crate::provider::{
     Acquired, Capability, Context, Factory, FieldError, HostPlace, HostRequest, Manifest, ObservedResource, Offer,
-    Provider, ProviderKind, Recorder, ResourceRequest, Runtime, settings,
+    Provider, ProviderKind, Recorder, ResourceRequest, ResourceState, Runtime, settings,
 };
 use claim::Claims;
 use config::Settings;
@@ -134,12 +134,13 @@ impl Provider for Ssh {
         let found = self.claims.list()?.into_iter().filter(|found| found.tag.owner == *owner);
         Ok(found
             .map(|found| {
+                let (state, detail) = match found.claim {
+                    Ok(claim) => (ResourceState::Usable, claim.target.node),
+                    Err(why) => (ResourceState::Unusable, format!("its claim is damaged: {why}")),
+                };
                 let seen = ObservedResource {
-                    usable: found.claim.is_ok(),
-                    detail: match found.claim {
-                        Ok(claim) => claim.target.node,
-                        Err(why) => format!("its claim is damaged: {why}"),
-                    },
+                    state,
+                    detail,
                     ..ObservedResource::existing(found.tag.key.clone(), HOST, found.id)
                 };
                 (found.tag, seen)

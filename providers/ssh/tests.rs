@@ -73,7 +73,7 @@ async fn the_last_release_leaves_no_folder() {
     let bench = bench();
     bench.acquire().await.unwrap();
     for resource in bench.ssh.observe(&bench.scope).await.unwrap() {
-        assert_eq!((resource.usable, resource.detail.as_str()), (true, "gpu1"));
+        assert_eq!((resource.is_usable(), resource.detail.as_str()), (true, "gpu1"));
         bench.ssh.release(&bench.scope, &resource).await.unwrap();
     }
     assert_eq!(fs_err::read_dir(bench.root.path()).unwrap().count(), 0);
@@ -88,7 +88,7 @@ async fn a_damaged_claim_shows_is_not_taken_and_can_be_released() {
         fs_err::create_dir_all(bench.file().parent().unwrap()).unwrap();
         fs_err::write(bench.file(), text).unwrap();
         let seen = bench.ssh.observe(&bench.scope).await.unwrap();
-        assert!(!seen[0].usable && seen[0].detail.contains(why), "{seen:?}");
+        assert!(!seen[0].is_usable() && seen[0].detail.contains(why), "{seen:?}");
         let error = bench.acquire().await.unwrap_err();
         assert_eq!(*error.left_behind(), LeftBehind::Remaining(vec![seen[0].id.clone()]));
         assert_eq!(error.hints(), ["gpucl down -c demo"]);

@@ -10,7 +10,7 @@ use gpucl::name::{Key, Scope, Tag};
 use gpucl::provider::Runtime;
 use gpucl::provider::{
     Acquired, Capability, Finding, HostPlace, HostRequest, ObservedResource, Offer, Provider, ProviderKind, Recorder,
-    ResourceKind, ResourceRequest,
+    ResourceKind, ResourceRequest, ResourceState,
 };
 
 /// What one broken provider does wrong.
@@ -226,8 +226,10 @@ impl Provider for Memory {
                     _ => thing.kind.clone(),
                 }),
                 id: thing.id.clone(),
-                usable: !thing.half && !thing.leaving,
-                coming: false,
+                state: match thing.half || thing.leaving {
+                    true => ResourceState::Unusable,
+                    false => ResourceState::Usable,
+                },
                 adopted: false,
                 until: None,
                 detail: String::new(),
@@ -242,8 +244,7 @@ impl Provider for Memory {
                 key: Key::worker(7),
                 kind: ResourceKind("server".to_owned()),
                 id: "m-7".to_owned(),
-                usable: true,
-                coming: false,
+                state: ResourceState::Usable,
                 adopted: false,
                 until: None,
                 detail: String::new(),

@@ -12,7 +12,7 @@ use gpucl::plan::{
     Action, Change, Health, NodeChange, NodeRequest, Observed, ObservedNode, ObservedProject, Operation,
     ProjectRequest, Remnant,
 };
-use gpucl::provider::{ObservedResource, Recorder as _};
+use gpucl::provider::{ObservedResource, Recorder as _, ResourceState};
 use gpucl::state::{ClusterState, ItemKind, ItemState};
 use tokio::sync::Notify;
 
@@ -129,8 +129,10 @@ impl MemoryWorld {
                     kind: request.kind.clone(),
                     id: id.clone(),
                     // As after a crash while it was waited for.
-                    usable: request.settings["form"] != "slow",
-                    coming: request.settings["form"] == "slow",
+                    state: match request.settings["form"] == "slow" {
+                        true => ResourceState::Coming,
+                        false => ResourceState::Usable,
+                    },
                     adopted: false,
                     until: None,
                     detail: String::new(),
@@ -141,7 +143,7 @@ impl MemoryWorld {
             }
             Action::Await { id, .. } => {
                 for found in machine.resources.iter_mut().filter(|found| found.id == *id) {
-                    (found.usable, found.coming) = (true, false);
+                    found.state = ResourceState::Usable;
                 }
                 return Ok(None);
             }

@@ -15,7 +15,7 @@ use crate::chameleon::slots;
 use crate::error::{Doing as _, Error, ErrorKind, LeftBehind, Result, Status};
 use crate::event::EventKind;
 use crate::name::{Key, Tag};
-use crate::provider::{Acquired, LeaseState, ObservedResource, Outage, ResourceRequest};
+use crate::provider::{Acquired, LeaseState, ObservedResource, Outage, ResourceRequest, ResourceState};
 use crate::provider::{EndAsk, HostFilter, LeaseAsk, StartAsk};
 use crate::util::when;
 
@@ -30,8 +30,8 @@ const LONGEST_PAUSE: SignedDuration = SignedDuration::from_secs(20);
 
 /// Turns a lease into a resource under this key.
 pub(super) fn as_resource(lease: &Lease, key: &Key) -> ObservedResource {
-    let state = state_of(lease);
-    let detail = match state {
+    let lease_state = state_of(lease);
+    let detail = match lease_state {
         LeaseState::Ended => "it has ended".to_owned(),
         LeaseState::Failed => "the reservation service failed on it".to_owned(),
         LeaseState::Pending => format!("it begins at {}", when::local(lease.start, &jiff::tz::TimeZone::system())),
@@ -40,8 +40,11 @@ pub(super) fn as_resource(lease: &Lease, key: &Key) -> ObservedResource {
         _ => String::new(),
     };
     ObservedResource {
-        usable: state == LeaseState::Active,
-        coming: matches!(state, LeaseState::Pending | LeaseState::Changing) && !is_leaving(lease),
+        state: match lease_state {
+            LeaseState::Active => ResourceState::Usable,
+            LeaseState::Pending | LeaseState::Changing if !is_leaving(lease) => ResourceState::Coming,
+            _ => ResourceState::Unusable,
+        },
         until: Some(lease.end),
         detail,
         ..ObservedResource::existing(key.clone(), Kind::Lease.name(), &lease.id)

@@ -14,7 +14,9 @@ use crate::error::{Error, ErrorKind, LeftBehind, Result, Status};
 use crate::event::EventKind;
 use crate::host::SshTarget;
 use crate::name::{Key, Scope, Tag};
-use crate::provider::{Acquired, HostPlace, HostRequest, LeaseState, ObservedResource, Outage, ResourceRequest};
+use crate::provider::{
+    Acquired, HostPlace, HostRequest, LeaseState, ObservedResource, Outage, ResourceRequest, ResourceState,
+};
 use crate::secret::{ensure_key_pair, key_pair};
 use crate::util::when;
 
@@ -26,9 +28,12 @@ const END_LIMIT: Duration = Duration::from_secs(15 * 60);
 /// The resource of a tagged server.
 pub(super) fn observed(server: &Server, addresses: &[FloatingIp]) -> Option<(Tag, ObservedResource)> {
     let tag = tag_of_server(server)?;
-    let is_active = server.status == "ACTIVE";
     let has_address = tag.key != Key::host(0) || public_ip(server, addresses).is_some();
-    let is_building = matches!(server.status.as_str(), "BUILD" | "REBUILD" | "REBOOT" | "HARD_REBOOT" | "UNKNOWN");
+    let state = match server.status.as_str() {
+        "ACTIVE" if has_address => ResourceState::Usable,
+        "ACTIVE" | "BUILD" | "REBUILD" | "REBOOT" | "HARD_REBOOT" | "UNKNOWN" => ResourceState::Coming,
+        _ => ResourceState::Unusable,
+    };
     let detail = match (server.status.as_str(), &server.fault) {
         ("ACTIVE", _) if !has_address => "it has no address yet".to_owned(),
         ("ACTIVE", _) => String::new(),
@@ -36,8 +41,7 @@ pub(super) fn observed(server: &Server, addresses: &[FloatingIp]) -> Option<(Tag
         (status, _) => format!("it is {}", status.to_lowercase()),
     };
     let resource = ObservedResource {
-        usable: is_active && has_address,
-        coming: is_building || (is_active && !has_address),
+        state,
         detail,
         ..ObservedResource::existing(tag.key.clone(), Kind::Server.name(), &server.id)
     };

@@ -15,7 +15,7 @@ use crate::lambda::found::{Found, KeyFound, key_key};
 use crate::lambda::resolve::resolve;
 use crate::lambda::used::public_keys;
 use crate::name::Tag;
-use crate::provider::{Acquired, HostPlace, HostRequest, ObservedResource, Outage, ResourceRequest};
+use crate::provider::{Acquired, HostPlace, HostRequest, ObservedResource, Outage, ResourceRequest, ResourceState};
 use crate::secret::{ensure_key_pair, key_pair};
 
 /// How long an instance may take to be active with an address; 15 minutes were observed with 8 GPUs.
@@ -33,18 +33,18 @@ const AGAIN: u32 = 3;
 pub(super) fn observed(instance: &Instance) -> Option<(Tag, ObservedResource)> {
     let tag = tag_of(instance)?;
     let has_address = instance.address().is_some();
-    let (usable, coming, detail) = match &instance.status {
-        Status::Active if has_address => (true, false, String::new()),
-        Status::Active => (false, true, "it has no address yet".to_owned()),
-        Status::Booting => (false, true, "it is booting".to_owned()),
+    let (state, detail) = match &instance.status {
+        Status::Active if has_address => (ResourceState::Usable, String::new()),
+        Status::Active => (ResourceState::Coming, "it has no address yet".to_owned()),
+        Status::Booting => (ResourceState::Coming, "it is booting".to_owned()),
         // An unknown status may be transitional; terminating a machine for it would be worse.
-        Status::Other(status) => (false, true, format!("it is {status}")),
-        Status::Unhealthy => (false, false, "Lambda reports that it is unhealthy".to_owned()),
-        Status::Preempted => (false, false, "it was preempted by Lambda".to_owned()),
-        Status::Terminating | Status::Terminated => (false, false, "it is being terminated".to_owned()),
+        Status::Other(status) => (ResourceState::Coming, format!("it is {status}")),
+        Status::Unhealthy => (ResourceState::Unusable, "Lambda reports that it is unhealthy".to_owned()),
+        Status::Preempted => (ResourceState::Unusable, "it was preempted by Lambda".to_owned()),
+        Status::Terminating | Status::Terminated => (ResourceState::Unusable, "it is being terminated".to_owned()),
     };
     let resource = ObservedResource::existing(tag.key.clone(), Kind::Instance.name(), &instance.id);
-    Some((tag, ObservedResource { usable, coming, detail, ..resource }))
+    Some((tag, ObservedResource { state, detail, ..resource }))
 }
 
 /// Launches the instance of this tag, or finds it.

@@ -21,7 +21,7 @@ impl OnHosts {
         let mut places = BTreeMap::new();
         let wanted: BTreeSet<&Key> = self.hosts().iter().collect();
         let is_host = |key: &Key| wanted.is_empty() || wanted.contains(key);
-        for found in observed.resources.iter().filter(|found| found.usable && is_host(&found.key)) {
+        for found in observed.resources.iter().filter(|found| found.is_usable() && is_host(&found.key)) {
             let noted = known.items.get(&found.key).is_some_and(|item| item.id.as_deref() == Some(found.id.as_str()));
             let place = match known.host(&found.key).and_then(|host| host.place.clone()).filter(|_| noted) {
                 Some(place) => Ok(self.reached_now(known, &found.key, place)),

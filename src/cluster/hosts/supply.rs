@@ -16,7 +16,9 @@ use crate::event::Bus;
 use crate::money;
 use crate::name::{Key, Scope};
 use crate::plan::Observed;
-use crate::provider::{GpuOffer, HostPlace, HostRequest, ObservedResource, Provider, Resolved, ResourceRequest};
+use crate::provider::{
+    GpuOffer, HostPlace, HostRequest, ObservedResource, Provider, Resolved, ResourceRequest, ResourceState,
+};
 use crate::spec::Spec;
 use crate::state::ClusterState;
 
@@ -186,7 +188,7 @@ impl Supply {
         let (_, resources) = latest.as_ref().filter(|_| made)?;
         match resources.iter().find(|found| found.key == *host) {
             None => Some("its provider no longer has its host".to_owned()),
-            Some(found) if found.usable || found.coming => None,
+            Some(found) if found.state != ResourceState::Unusable => None,
             Some(found) if found.detail.is_empty() => Some("its host can no longer be used".to_owned()),
             Some(found) => Some(found.detail.clone()),
         }
@@ -233,7 +235,7 @@ impl Supply {
             // A failed query does not mean that the host is gone.
             let Some(found) = self.recently_observed().await else { continue };
             let why = match found.iter().find(|found| found.key == *host) {
-                Some(found) if found.usable || found.coming => continue,
+                Some(found) if found.state != ResourceState::Unusable => continue,
                 Some(found) => found.detail.clone(),
                 None => "its provider no longer has it".to_owned(),
             };

@@ -8,7 +8,7 @@ use hosts::Releases;
 
 use super::{Action, Desired, Observed, Plan};
 use crate::name::Key;
-use crate::provider::ObservedResource;
+use crate::provider::{ObservedResource, ResourceState};
 use crate::state::{ClusterState, ItemKind};
 
 /// The goal of a plan.
@@ -95,7 +95,7 @@ impl Work<'_> {
         let known = self.known.items.get(&request.key);
         match instances.as_slice() {
             [] => Err(None),
-            [one] if !one.usable && !one.coming => Err(Some(one.detail.clone())),
+            [one] if one.state == ResourceState::Unusable => Err(Some(one.detail.clone())),
             // What can be changed in place is never replaced because of a change.
             [one] if one.adopted || one.digest.is_some() => Ok(one),
             [one] => match known {
@@ -104,11 +104,11 @@ impl Work<'_> {
             },
             several => {
                 let ours = known.and_then(|known| known.id.as_ref());
-                match several.iter().find(|found| Some(&found.id) == ours && found.usable) {
+                match several.iter().find(|found| Some(&found.id) == ours && found.is_usable()) {
                     Some(ours) => Ok(ours),
                     None => several
                         .iter()
-                        .find(|found| found.usable)
+                        .find(|found| found.is_usable())
                         .copied()
                         .ok_or(Some("none of them can be used".to_owned())),
                 }
@@ -153,7 +153,7 @@ impl Work<'_> {
                     self.outcome.plan.add(&request.key, action, "the spec has changed for it", sorted(after));
                     continue;
                 }
-                Ok(found) if found.usable => continue,
+                Ok(found) if found.is_usable() => continue,
                 Ok(found) => {
                     let action = Action::Await { request: request.clone(), id: found.id.clone() };
                     let why = if found.detail.is_empty() { "it is being created" } else { &found.detail }.to_owned();

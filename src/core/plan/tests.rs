@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::name::{Key, Scope};
-use crate::provider::{Finding, ObservedResource, ResourceKind, ResourceRequest};
+use crate::provider::{Finding, ObservedResource, ResourceKind, ResourceRequest, ResourceState};
 use crate::spec::{NodeSpec, Spec};
 use crate::state::{ClusterState, ItemKind, Notes, ProjectNotes, Record};
 
@@ -71,8 +71,7 @@ fn after(wanted: &Desired) -> (ClusterState, Observed) {
             key: request.key.clone(),
             kind: request.kind.clone(),
             id: "h-1".to_owned(),
-            usable: true,
-            coming: false,
+            state: ResourceState::Usable,
             adopted: false,
             until: None,
             detail: String::new(),

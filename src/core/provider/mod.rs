@@ -32,6 +32,7 @@ pub use reservation::{
     Booking, CalendarRow, EndAsk, HostFilter, Lease, LeaseAsk, LeaseState, Proposal, Reservations, StartAsk,
 };
 pub use resource::{
-    GpuOffer, HostPlace, HostRequest, ObservedResource, Offer, Resolved, ResourceKind, ResourceRequest, Start,
+    GpuOffer, HostPlace, HostRequest, ObservedResource, Offer, Resolved, ResourceKind, ResourceRequest, ResourceState,
+    Start,
 };
 pub use site::{Packages, Site, SiteFinding};

@@ -106,8 +106,32 @@ impl ResourceRequest {
     }
 }
 
+/// Whether a resource can be used. In JSON: `usable` and `coming`, of which at most one is true.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(into = "UsableAndComing")]
+pub enum ResourceState {
+    /// It can be used now.
+    Usable,
+    /// It will be usable without further calls: it is being created, or its time has not come.
+    Coming,
+    /// It cannot be used, and waiting does not help.
+    Unusable,
+}
+
+#[derive(Serialize)]
+struct UsableAndComing {
+    usable: bool,
+    coming: bool,
+}
+
+impl From<ResourceState> for UsableAndComing {
+    fn from(state: ResourceState) -> Self {
+        Self { usable: state == ResourceState::Usable, coming: state == ResourceState::Coming }
+    }
+}
+
 /// A resource with our tag, as reported by the provider.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ObservedResource {
     /// The key in its tag.
     pub key: Key,
@@ -115,22 +139,18 @@ pub struct ObservedResource {
     pub kind: ResourceKind,
     /// The provider's id for it.
     pub id: String,
-    /// Whether it can be used now.
-    pub usable: bool,
-    /// It is not usable yet but will be without further calls: it is being created, or its time has not come.
-    #[serde(default)]
-    pub coming: bool,
+    /// Whether it can be used.
+    #[serde(flatten)]
+    pub state: ResourceState,
     /// It was not made for this cluster and is not released with it.
-    #[serde(default)]
     pub adopted: bool,
     /// When the provider ends it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<jiff::Timestamp>,
     /// Why it is not usable, or other details.
-    #[serde(default)]
     pub detail: String,
     /// The digest of the request that it has now, for a resource that carries it and can be changed in place.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
 }
 
@@ -141,13 +161,17 @@ impl ObservedResource {
             key,
             kind: ResourceKind(kind.to_owned()),
             id: id.into(),
-            usable: true,
-            coming: false,
+            state: ResourceState::Usable,
             adopted: false,
             until: None,
             detail: String::new(),
             digest: None,
         }
+    }
+
+    /// Whether it can be used now.
+    pub fn is_usable(&self) -> bool {
+        self.state == ResourceState::Usable
     }
 }
 
@@ -209,4 +233,25 @@ pub enum HostPlace {
         #[serde(default, skip_serializing_if = "Site::is_plain")]
         site: Box<Site>,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_json_of_a_resource_has_two_words_for_its_state() {
+        let found = ObservedResource::existing(Key::host(0), "instance", "i-1");
+        for (state, usable, coming) in [
+            (ResourceState::Usable, true, false),
+            (ResourceState::Coming, false, true),
+            (ResourceState::Unusable, false, false),
+        ] {
+            let json = serde_json::json!({
+                "key": "host0", "kind": "instance", "id": "i-1", "usable": usable, "coming": coming, "adopted": false,
+                "detail": "",
+            });
+            assert_eq!(serde_json::to_value(ObservedResource { state, ..found.clone() }).unwrap(), json);
+        }
+    }
 }

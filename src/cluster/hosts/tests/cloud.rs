@@ -15,7 +15,7 @@ use crate::name::{Key, Owner, Scope, Tag};
 use crate::provider::Runtime;
 use crate::provider::{
     Acquired, Capability, Finding, GpuOffer, HostPlace, HostRequest, ObservedResource, Offer, Provider, ProviderKind,
-    Recorder, Resolved, ResourceKind, ResourceRequest, USUAL_POLL,
+    Recorder, Resolved, ResourceKind, ResourceRequest, ResourceState, USUAL_POLL,
 };
 
 /// The time between two launches.
@@ -134,14 +134,16 @@ fn region_of(found: &Finding) -> String {
 }
 
 fn observed(thing: &Thing) -> ObservedResource {
-    let usable = thing.kind != "instance" || (!thing.is_ill && thing.made.elapsed() >= BOOT);
     ObservedResource {
         digest: None,
         key: thing.tag.key.clone(),
         kind: ResourceKind(thing.kind.to_owned()),
         id: thing.id.clone(),
-        usable,
-        coming: !usable && !thing.is_ill,
+        state: match thing.kind {
+            "instance" if thing.is_ill => ResourceState::Unusable,
+            "instance" if thing.made.elapsed() < BOOT => ResourceState::Coming,
+            _ => ResourceState::Usable,
+        },
         adopted: false,
         until: None,
         detail: if thing.is_ill { "it is unhealthy".to_owned() } else { String::new() },
@@ -227,7 +229,7 @@ impl Provider for Cloud {
                 let error = Error::new(ErrorKind::Provider, format!("boot {}", thing.tag.key.display_name()));
                 return Err(error.because("it is unhealthy").status(Status::Temporary));
             }
-            if observed(&thing).usable {
+            if observed(&thing).is_usable() {
                 return Ok(());
             }
             tokio::time::sleep_until(thing.made + BOOT).await;

@@ -10,8 +10,8 @@ use crate::event::Bus;
 use crate::name::{Owner, Tag};
 use crate::provider::{
     Acquired, Booking, CalendarRow, Capability, EndAsk, Finding, GpuOffer, HostFilter, HostPlace, HostRequest, Lease,
-    LeaseState, ObservedResource, Offer, ProviderKind, Recorder, ResourceKind, ResourceRequest, StartAsk,
-    UserEnvironment,
+    LeaseState, ObservedResource, Offer, ProviderKind, Recorder, ResourceKind, ResourceRequest, ResourceState,
+    StartAsk, UserEnvironment,
 };
 use crate::state::Paths;
 use crate::util::when;
@@ -110,8 +110,11 @@ impl Provider for Memory {
                 key: tag.key.clone(),
                 kind: ResourceKind("lease".to_owned()),
                 id: lease.id,
-                usable: lease.state == LeaseState::Active,
-                coming: lease.state == LeaseState::Pending,
+                state: match lease.state {
+                    LeaseState::Active => ResourceState::Usable,
+                    LeaseState::Pending => ResourceState::Coming,
+                    _ => ResourceState::Unusable,
+                },
                 adopted: false,
                 until: Some(lease.end),
                 detail: String::new(),

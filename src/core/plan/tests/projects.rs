@@ -168,8 +168,7 @@ fn resource(key: &Key, id: &str) -> ObservedResource {
         key: key.clone(),
         kind: ResourceKind("lease".to_owned()),
         id: id.to_owned(),
-        usable: false,
-        coming: true,
+        state: ResourceState::Coming,
         adopted: true,
         until: None,
         detail: String::new(),
@@ -196,7 +195,7 @@ fn an_adopted_resource_is_waited_for_used_and_never_released() {
     let outcome = reconcile(&Goal::Up(wanted.clone()), &nothing_known(), &observed);
     assert_eq!(outcome.adopted[0].2, "l-1", "it is recorded");
     // Once usable, it needs no operation; and `down` leaves it.
-    (observed.resources[0].usable, observed.resources[0].coming) = (true, false);
+    observed.resources[0].state = ResourceState::Usable;
     let plan = reconcile(&Goal::Up(wanted), &nothing_known(), &observed).plan;
     assert!(plan.operations.iter().all(|operation| operation.key != lease), "{plan}");
     plans(Goal::Down, &nothing_known(), &observed, "");
@@ -208,7 +207,7 @@ fn a_pending_resource_is_waited_for_and_not_replaced() {
     let (known, mut observed) = after(&wanted);
     wanted.projects.clear();
     observed.projects.clear();
-    (observed.resources[0].usable, observed.resources[0].coming) = (false, true);
+    observed.resources[0].state = ResourceState::Coming;
     let plan = reconcile(&Goal::Up(wanted), &known, &observed).plan;
     assert!(plan.to_string().starts_with("#1 host-0, wait for: it is being created"), "{plan}");
     assert_eq!(plan.operations.len(), 1, "{plan}");

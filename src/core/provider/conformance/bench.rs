@@ -138,7 +138,7 @@ impl<'a> Bench<'a> {
             let elapsed = begun.elapsed();
             let seen = self.observe(scope).await?;
             match seen.iter().find(|resource| resource.id == id && resource.key == request.key) {
-                Some(resource) if resource.usable => return Ok(resource.clone()),
+                Some(resource) if resource.is_usable() => return Ok(resource.clone()),
                 Some(resource) if elapsed >= self.subject.patience => {
                     let waited = self.subject.patience.as_secs_f64();
                     return broken(format!("{} was not usable after {waited} s: {}", request.key, resource.detail));
