@@ -3,7 +3,7 @@
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use futures_util::{AsyncBufReadExt as _, SinkExt as _, StreamExt as _};
+use futures_util::{AsyncBufRead, AsyncBufReadExt as _, SinkExt as _};
 use k8s_openapi::api::core::v1::Pod as ApiPod;
 use kube::api::{Api, AttachParams, AttachedProcess, LogParams, Portforwarder, TerminalSize};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -13,6 +13,7 @@ use super::refusal;
 use crate::error::{Error, ErrorKind, Result, Status};
 use crate::host::ExecEnd;
 use crate::provider::platform::{Duplex, LogOptions, Running};
+use crate::util::lines::Line;
 
 /// The size of the buffers of a program's streams, in bytes.
 const BUFFER: usize = 64 * 1024;
@@ -102,13 +103,31 @@ impl Kubernetes {
             ..LogParams::default()
         };
         let stream = api.log_stream(pod, &params).await.map_err(|error| refusal::of_call(&doing, &error))?;
-        let mut lines = stream.lines();
-        while let Some(line) = lines.next().await {
-            let line = line
-                .map_err(|error| Error::new(ErrorKind::Provider, &doing).caused_by(&error).status(Status::Temporary))?;
-            on_line(&line);
+        pass_lines(stream, on_line)
+            .await
+            .map_err(|error| Error::new(ErrorKind::Provider, &doing).caused_by(&error).status(Status::Temporary))
+    }
+}
+
+/// Passes on the lines of a log until its end. What a line has beyond the limit of [`Line`] is cut, with a mark.
+async fn pass_lines(
+    log: impl AsyncBufRead,
+    on_line: &mut (dyn for<'line> FnMut(&'line str) + Send),
+) -> std::io::Result<()> {
+    let mut log = std::pin::pin!(log);
+    let mut line = Line::default();
+    loop {
+        let there = log.fill_buf().await?;
+        let (used, is_end) = (line.take(there), there.is_empty());
+        log.consume_unpin(used);
+        if (line.is_whole() || is_end)
+            && let Some(text) = line.finish()
+        {
+            on_line(text.strip_suffix('\r').unwrap_or(&text));
         }
-        Ok(())
+        if is_end {
+            return Ok(());
+        }
     }
 }
 
@@ -182,5 +201,21 @@ impl AsyncWrite for Forwarded {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::util::lines::LINE_LIMIT;
+
+    #[tokio::test]
+    async fn a_log_is_read_line_by_line_and_what_is_too_long_is_cut() {
+        let log = format!("one\r\n\n{}\nlast", "x".repeat(LINE_LIMIT + 7));
+        let mut seen = Vec::new();
+        pass_lines(log.as_bytes(), &mut |line: &str| seen.push(line.to_owned())).await.unwrap();
+        assert!(seen[2].ends_with("x … (cut: 7 more bytes)"), "{}", seen[2].len());
+        seen[2].clear();
+        assert_eq!(seen, ["one", "", "", "last"]);
     }
 }

@@ -8,10 +8,10 @@ use tokio::sync::mpsc;
 
 use super::pods::{Pods, short};
 use crate::error::Result;
-use crate::host::{Ended, ExecEnd, Host, HostPath, OnLine, StreamHost, follow, last_of};
+use crate::host::{Ended, ExecEnd, Host, HostPath, OnLine, StreamHost, follow_lines, last_of};
 use crate::provider::platform::{DATA, Member, Running};
 
-/// The size of the buffers of a program's streams, in bytes.
+/// The size of the buffer of a program's output, in bytes.
 const BUFFER: usize = 64 * 1024;
 
 /// A node of a platform.
@@ -56,19 +56,8 @@ impl Host for PodHost {
     async fn exec(&self, program: &str, on_line: OnLine<'_>) -> Result<ExecEnd> {
         // The program's own commands find its end as their input, on servers that cannot pass one on, too.
         let length = program.len().to_string();
-        let Running { mut input, output, errors, resize: _resize, ended } =
-            self.start(&["sh", "-c", "head -c \"$0\" | sh -s", &length], None).await?;
-        let write = async {
-            // The program may end before it has read everything.
-            let _ = input.write_all(program.as_bytes()).await;
-            let _ = input.flush().await;
-            std::future::pending::<()>().await;
-        };
-        tokio::select! {
-            () = follow(output, errors, on_line) => {}
-            () = write => {}
-        }
-        Ok(ended.await)
+        let shell = self.start(&["sh", "-c", "head -c \"$0\" | sh -s", &length], None).await?;
+        Ok(feed_and_follow(shell, program, on_line).await)
     }
 }
 
@@ -123,5 +112,48 @@ impl StreamHost for PodHost {
             ExecEnd::Broken => None,
         };
         Ok(Ended { code, said })
+    }
+}
+
+/// Writes a program to the shell that reads it, and passes on its lines until it ends.
+async fn feed_and_follow(shell: Running, program: &str, on_line: OnLine<'_>) -> ExecEnd {
+    let Running { mut input, output, errors, resize: _resize, ended } = shell;
+    let write = async {
+        // The program may end before it has read everything.
+        let _ = input.write_all(program.as_bytes()).await;
+        let _ = input.flush().await;
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        () = follow_lines(output, errors, on_line) => {}
+        () = write => {}
+    }
+    ended.await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::Stream;
+    use crate::util::lines::LINE_LIMIT;
+
+    #[tokio::test]
+    async fn a_line_that_is_too_long_is_cut_with_a_mark() {
+        let long = tokio::io::repeat(b'x').take(LINE_LIMIT as u64 + 7).chain(&b"\nnext\n"[..]);
+        let shell = Running {
+            input: Box::new(tokio::io::sink()),
+            output: Box::new(long),
+            errors: Box::new(&b"why"[..]),
+            resize: mpsc::channel(1).0,
+            ended: Box::pin(async { ExecEnd::Exited(3) }),
+        };
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let mut on_line = |stream, line: &str| match stream {
+            Stream::Out => out.push(line.to_owned()),
+            Stream::Err => err.push(line.to_owned()),
+        };
+        assert_eq!(feed_and_follow(shell, "true", &mut on_line).await, ExecEnd::Exited(3));
+        assert!(out[0].ends_with("x … (cut: 7 more bytes)"), "{}", out[0].len());
+        assert_eq!((out.len(), out[1].as_str(), err), (2, "next", vec!["why".to_owned()]));
     }
 }

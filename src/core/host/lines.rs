@@ -5,8 +5,8 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncRead, BufReader};
 use super::{OnLine, Stream};
 use crate::util::lines::Line;
 
-/// Passes every line of both streams to `on_line` until both are closed. Of a line without an end, the beginning is
-/// passed on, with a mark.
+/// Passes every line of both streams to `on_line` until both are closed. What a line has beyond
+/// [`LINE_LIMIT`](crate::util::lines::LINE_LIMIT) is cut, with a mark.
 pub async fn follow(out: impl AsyncRead + Unpin, err: impl AsyncRead + Unpin, on_line: OnLine<'_>) {
     let (mut out, mut err) = (BufReader::new(out), BufReader::new(err));
     let (mut out_line, mut err_line) = (Line::default(), Line::default());

@@ -19,7 +19,7 @@ use async_trait::async_trait;
 
 pub use copy::copy_here;
 pub use file::StageFile;
-pub use lines::follow;
+pub use lines::follow as follow_lines;
 pub use local::LocalHost;
 pub use secrets::{put_secrets, put_secrets_here, remove_secrets, remove_secrets_here};
 pub use ssh::{
