@@ -19,4 +19,4 @@ pub use observed::{Health, Observed, ObservedNode, ObservedProject};
 pub use operation::{Action, Change, NodeChange, Operation, Plan};
 pub use price::Price;
 pub use reconcile::{Goal, Outcome, reconcile};
-pub use remnant::Remnant;
+pub use remnant::{NamedRemnant, Remnant};

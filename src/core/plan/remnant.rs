@@ -31,8 +31,11 @@ pub enum Remnant {
     Other(String),
 }
 
+/// A kind of remnant that has a name, made from it.
+pub type NamedRemnant = fn(String) -> Remnant;
+
 /// The named kinds: the words before the name, and the kind.
-const NAMED: &[(&str, fn(String) -> Remnant)] = &[
+const NAMED: &[(&str, NamedRemnant)] = &[
     ("container", Remnant::Container),
     ("process", Remnant::Process),
     ("volume", Remnant::Volume),

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{ContainerHealth, ContainerState};
 use crate::name::Key;
-use crate::plan::Remnant;
+use crate::plan::{NamedRemnant, Remnant};
 use crate::playbook::Step;
 
 /// A node or service of a project: a container, or a process with its children.
@@ -132,9 +132,8 @@ pub fn parse_observation(lines: &[String]) -> Observation {
 }
 
 /// Parses a line that describes a container, or a process with its children.
-fn part(line: &str) -> Option<(fn(String) -> Remnant, ContainerLine)> {
-    let kinds: [(&str, fn(String) -> Remnant); 2] =
-        [("::container ", Remnant::Container), ("::process ", Remnant::Process)];
+fn part(line: &str) -> Option<(NamedRemnant, ContainerLine)> {
+    let kinds: [(&str, NamedRemnant); 2] = [("::container ", Remnant::Container), ("::process ", Remnant::Process)];
     kinds.into_iter().find_map(|(mark, kind)| Some((kind, serde_json::from_str(line.strip_prefix(mark)?).ok()?)))
 }
 
