@@ -114,12 +114,13 @@ fn ten_at_once_take_no_block_twice_and_keep_what_they_have() {
 #[test]
 fn a_block_in_which_somebody_listens_is_passed_over() {
     let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let before = Bench::new("c", one.path(), "").claim().unwrap();
+    // The blocks follow from the name: no other test shall find this listener in its own.
+    let before = Bench::new("listening", one.path(), "").claim().unwrap();
     let head = before.blocks[&Key::head()];
     let _taken = TcpListener::bind(("127.0.0.1", head + 77)).unwrap();
     // One that was claimed and does not run is given up; one that never was is not taken.
     for folder in [one.path(), other.path()] {
-        let now = Bench::new("c", folder, "").claim().unwrap();
+        let now = Bench::new("listening", folder, "").claim().unwrap();
         assert_ne!(now.blocks[&Key::head()], head);
         assert_eq!(now.blocks[&Key::worker(1)], before.blocks[&Key::worker(1)]);
     }
