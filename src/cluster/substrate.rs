@@ -8,6 +8,7 @@ use jiff::Timestamp;
 
 use crate::cluster::options::{DownOptions, UpOptions};
 use crate::cluster::outcome::{HostAffectedPaths, Proof, Verified};
+use crate::cluster::pages::choose_pages;
 use crate::cluster::report::StatusReport;
 use crate::cluster::settings::Settings;
 use crate::engine::{Ledger, Pipeline, Planned, Replan, World};
@@ -16,7 +17,7 @@ use crate::event::{Bus, Endpoint};
 use crate::plan::{Goal, Observed, Plan};
 use crate::provider::{Offer, ResourceRequest, Start};
 use crate::spec::{Loaded, Spec};
-use crate::state::{ClusterState, Store};
+use crate::state::{ClusterState, Pages, Store};
 
 /// How closely a cluster is inspected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +52,15 @@ impl<'a> Opening<'a> {
     pub(super) fn of(settings: &'a Settings, spec: &'a Spec, store: &'a Store, look: Look) -> Self {
         let (folder, known) = (store.folder(), store.state());
         Self { settings, spec, loaded: None, up: None, known, connections: folder, credentials: folder, look }
+    }
+
+    /// The ports of these pages on this machine: those of the state, or chosen for an `up`.
+    pub(super) fn pages(&self, names: &[&str]) -> Result<Pages> {
+        match (self.known.pages(), self.up) {
+            (Some(pages), _) => Ok(pages.clone()),
+            (None, Some(_)) => choose_pages(names),
+            (None, None) => Ok(Pages::new()),
+        }
     }
 }
 

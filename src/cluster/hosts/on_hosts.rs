@@ -11,20 +11,18 @@ use super::layout::{HostContent, Layout};
 use super::supply::Supply;
 use crate::cluster::local_files::{self, LocalFiles};
 use crate::cluster::options::DownOptions;
-use crate::cluster::pages::choose_pages;
 use crate::cluster::settings::Settings;
-use crate::cluster::substrate::{Look, Opening};
+use crate::cluster::substrate::Opening;
 use crate::engine::Cancel;
 use crate::error::Result;
 use crate::event::Bus;
 use crate::name::{Key, Scope};
-use crate::provider::Provider;
 use crate::render::Library;
 use crate::runtime;
 use crate::runtime::project::{CleanOptions, HostInput, ProjectRuntime};
 use crate::secret::Secrets;
 use crate::spec::{Loaded, Spec, external_credentials};
-use crate::state::{ClusterState, Pages, Paths};
+use crate::state::{ClusterState, Pages};
 
 /// The pages of a cluster on hosts.
 const PAGES: [&str; 6] = ["dashboard", "grafana", "prometheus", "object-store", "jupyter", "client"];
@@ -49,52 +47,13 @@ pub(super) struct OnHosts {
     pub(super) wait: CapacityWait,
 }
 
-/// What a cluster on hosts is made of.
-pub(super) struct Parts {
-    pub(super) scope: Scope,
-    pub(super) spec: Spec,
-    pub(super) provider: Box<dyn Provider>,
-    pub(super) connector: Arc<dyn HostConnector>,
-    pub(super) library: Library,
-    pub(super) paths: Paths,
-    pub(super) secrets: Result<Secrets>,
-    pub(super) files: Option<Vec<LocalFiles>>,
-    pub(super) pages: Pages,
-    pub(super) look: Look,
-    pub(super) wait: CapacityWait,
-    pub(super) events: Bus,
-    pub(super) cancel: Cancel,
-}
-
 impl OnHosts {
-    /// Connects to nothing yet.
-    pub(super) fn new(parts: Parts) -> Self {
-        let Parts {
-            scope,
-            spec,
-            provider,
-            connector,
-            library,
-            paths,
-            secrets,
-            files,
-            pages,
-            look,
-            wait,
-            events,
-            cancel,
-        } = parts;
-        let fleet = Fleet::new(scope.clone(), &spec, provider.as_ref(), connector, paths, look);
-        let supply = Supply::new(provider, scope.clone(), &spec, events.clone(), cancel.clone());
-        Self { scope, spec, library, secrets, files, pages, removal: None, events, cancel, supply, fleet, wait }
-    }
-
-    /// Opens a cluster on hosts.
+    /// Opens a cluster on hosts; connects to none yet.
     ///
     /// # Errors
     /// If the spec has what its hosts cannot use, or credentials or files cannot be read.
     pub(super) fn open(opening: &Opening<'_>, connector: Arc<dyn HostConnector>) -> Result<Self> {
-        let Opening { settings, spec, known, look, .. } = *opening;
+        let Opening { settings, spec, look, .. } = *opening;
         let files = match opening.loaded {
             Some(loaded) => {
                 playbooks_fit(settings, loaded)?;
@@ -109,26 +68,21 @@ impl OnHosts {
             None => (None, None),
         };
         let wait = CapacityWait::new(asked, capacity, provider.capability().poll, &events, &cancel);
-        let pages = match (known.pages(), opening.up) {
-            (Some(pages), _) => pages.clone(),
-            (None, Some(_)) => choose_pages(&PAGES)?,
-            (None, None) => Pages::new(),
-        };
-        Ok(Self::new(Parts {
-            scope: settings.scope(&spec.name),
+        let scope = settings.scope(&spec.name);
+        Ok(Self {
+            fleet: Fleet::new(scope.clone(), spec, provider.as_ref(), connector, settings.paths.clone(), look),
+            supply: Supply::new(provider, scope.clone(), spec, events.clone(), cancel.clone()),
+            scope,
             spec: spec.clone(),
-            provider,
-            connector,
             library: settings.library.clone(),
-            paths: settings.paths.clone(),
             secrets: with_external(spec, secrets(spec, opening.credentials)?),
             files,
-            pages,
-            look,
-            wait,
+            pages: opening.pages(&PAGES)?,
+            removal: None,
             events,
             cancel,
-        }))
+            wait,
+        })
     }
 
     /// The runtime of the cluster's nodes.

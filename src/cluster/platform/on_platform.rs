@@ -6,7 +6,6 @@ use std::sync::Arc;
 use super::goal;
 use super::preparation;
 use crate::cluster::machines::Pods;
-use crate::cluster::pages::choose_pages;
 use crate::cluster::settings::Settings;
 use crate::cluster::substrate::Opening;
 use crate::engine::Ledger;
@@ -39,7 +38,7 @@ impl OnPlatform {
     /// # Errors
     /// If the spec has what clusters on platforms do not have, or what it sends cannot be read.
     pub(super) fn open(opening: &Opening<'_>) -> Result<Self> {
-        let Opening { settings, spec, known, .. } = *opening;
+        let Opening { settings, spec, .. } = *opening;
         let request = match opening.loaded {
             Some(loaded) => {
                 let request = goal::request(loaded, false)?;
@@ -47,11 +46,6 @@ impl OnPlatform {
                 ClusterRequest { preparation, ..request }
             }
             None => goal::of_spec(spec, false),
-        };
-        let pages = match (known.pages(), opening.up) {
-            (Some(pages), _) => pages.clone(),
-            (None, Some(_)) => choose_pages(&PAGES)?,
-            (None, None) => Pages::new(),
         };
         if opening.up.is_some() {
             crate::secret::ensure_ray_token(opening.credentials)?;
@@ -62,7 +56,7 @@ impl OnPlatform {
             credentials: opening.credentials.to_owned(),
             pods: Pods::new(settings.provider(spec)?, settings.scope(&spec.name)),
             request,
-            pages,
+            pages: opening.pages(&PAGES)?,
         })
     }
 

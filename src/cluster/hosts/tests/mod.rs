@@ -10,9 +10,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::capacity::CapacityWait;
-use super::on_hosts::{OnHosts, Parts};
+use super::fleet::Fleet;
+use super::on_hosts::OnHosts;
 use super::promise::{Compared, promises};
 use super::rounds::carry_to;
+use super::supply::Supply;
 use crate::cluster::substrate::Look;
 use crate::engine::{Cancel, CancelHandle, Ledger, Pipeline};
 use crate::error::Result;
@@ -100,21 +102,23 @@ impl Home {
         let ledger = self.ledger();
         let poll = self.cloud.capability().poll;
         let wait = CapacityWait::new(wait, loaded.spec.capacity.as_ref(), poll, &events, &cancel);
-        let on = OnHosts::new(Parts {
-            scope: Self::scope(),
-            spec: loaded.spec.clone(),
-            provider: Box::new(self.cloud.clone()),
-            connector: Arc::new(self.hosts.clone()),
+        let (scope, spec) = (Self::scope(), &loaded.spec);
+        let (connector, look) = (Arc::new(self.hosts.clone()), Look::Checks { at_most: Duration::ZERO });
+        let provider = Box::new(self.cloud.clone());
+        let on = OnHosts {
+            fleet: Fleet::new(scope.clone(), spec, provider.as_ref(), connector, self.paths(), look),
+            supply: Supply::new(provider, scope.clone(), spec, events.clone(), cancel.clone()),
+            scope,
+            spec: spec.clone(),
             library: Library::default(),
-            paths: self.paths(),
             secrets: Ok(Secrets::placeholders()),
             files: Some(Vec::new()),
             pages: Pages::from([("dashboard".to_owned(), 8265), ("client".to_owned(), 10001)]),
-            look: Look::Checks { at_most: Duration::ZERO },
-            wait,
+            removal: None,
             events: events.clone(),
             cancel: cancel.clone(),
-        });
+            wait,
+        };
         let pipeline = Pipeline { world: &on, replan: &on, ledger: &ledger, events: &events, cancel: &cancel };
         let result = async {
             let found = on.resolve_or_wait().await?;
