@@ -11,7 +11,7 @@ mod world;
 
 use std::collections::BTreeSet;
 
-use gpucl::plan::{Action, Desired};
+use gpucl::plan::{Action, Desired, HostAction, ResourceAction};
 
 use harness::{Harness, Report, desired, desired_objects, desired_projects, desired_with_firewalls};
 use world::{Bug, Phase};
@@ -67,18 +67,18 @@ async fn every_point(bug: Bug) -> Report {
 fn all_kinds() -> BTreeSet<&'static str> {
     // The match makes the compiler say that a kind is missing here.
     let name = |action: &Action| match action {
-        Action::Acquire { .. } => "acquire",
-        Action::Await { .. } => "wait for",
-        Action::Update { .. } => "update",
-        Action::Prepare { .. } => "prepare",
-        Action::SetFirewall { .. } => "set firewall",
-        Action::Fill { .. } => "fill data",
-        Action::Deploy { .. } => "deploy",
-        Action::StopProject { .. } => "stop project",
-        Action::Clean { .. } => "clean host",
-        Action::Release { .. } => "release",
+        Action::Resource(ResourceAction::Acquire { .. }) => "acquire",
+        Action::Resource(ResourceAction::Await { .. }) => "wait for",
+        Action::Resource(ResourceAction::Update { .. }) => "update",
+        Action::Resource(ResourceAction::Release { .. }) => "release",
+        Action::Host(HostAction::Prepare { .. }) => "prepare",
+        Action::Host(HostAction::SetFirewall { .. }) => "set firewall",
+        Action::Host(HostAction::Fill { .. }) => "fill data",
+        Action::Host(HostAction::Deploy { .. }) => "deploy",
+        Action::Host(HostAction::StopProject { .. }) => "stop project",
+        Action::Host(HostAction::Clean { .. }) => "clean host",
     };
-    let clean = Action::Clean { host: gpucl::name::Key::host(0) };
+    let clean = Action::Host(HostAction::Clean { host: gpucl::name::Key::host(0) });
     assert_eq!(name(&clean), clean.name());
     [
         "acquire",

@@ -13,6 +13,7 @@ use jiff::Timestamp;
 
 use crate::cluster::settings::Settings;
 use crate::engine::Ledger;
+use crate::engine::recovery::{look_until_certain, may_appear};
 use crate::engine::write_ahead::{has_id, making, removing};
 use crate::error::{Error, ErrorKind, LeftBehind, Result};
 use crate::name::{ClusterName, Key, Scope};
@@ -120,17 +121,12 @@ async fn find_id(
 ) -> Result<Option<String>> {
     let provider = open(source)?;
     let delay = provider.capability().consistency_delay;
-    loop {
+    let look = || async {
         let found = provider.observe(&scope(settings)).await?;
-        if let Some(found) = found.into_iter().find(|found| found.key == *key) {
-            return Ok(Some(found.id));
-        }
-        let since = item.since.duration_until(Timestamp::now()).unsigned_abs();
-        if since > delay {
-            return Ok(None);
-        }
-        tokio::time::sleep(Duration::from_millis(500).min(delay / 4).max(Duration::from_millis(1))).await;
-    }
+        Ok(found.into_iter().find(|found| found.key == *key).map(|found| found.id))
+    };
+    let missing = |id: &Option<String>| (id.is_none() && may_appear(item, delay)).then(|| key.clone());
+    look_until_certain(delay, look, missing, &settings.cancel, &settings.events).await
 }
 
 /// Acquires a proposed lease and returns its id.
@@ -153,18 +149,17 @@ pub async fn acquire(
     let source = LeaseSource { place: proposal.place.clone(), ..source.clone() };
     let asked = digest_of(&source, ask);
     let notes = Notes::Lease(Box::new(LeaseNotes { source, name: proposal.name.clone(), end: proposal.end, asked }));
-    let mut id = String::new();
     let call = async {
         ledger.write(Record::Noted { key: key.clone(), notes })?;
-        id = provider.acquire(&scope.tag(&key), request, &ledger).await?.id;
-        Ok(())
+        Ok(provider.acquire(&scope.tag(&key), request, &ledger).await?.id)
     };
     match making(&ledger, request, None, call).await {
-        Ok(()) => {
+        Ok(id) => {
+            ledger.write(Record::Ready { key })?;
             close(settings, ledger)?;
             Ok(id)
         }
-        // Nothing was created for certain, so there is nothing to recover.
+        // Certainly nothing was created, so there is nothing to recover.
         Err(error) if *error.left_behind() == LeftBehind::Clear && !has_id(&ledger, &key) => {
             ledger.write(Record::Gone { key })?;
             close(settings, ledger)?;

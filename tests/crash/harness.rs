@@ -172,7 +172,13 @@ impl Harness {
 
     async fn begin(&self, before: Option<&Desired>) -> Result<(), String> {
         match before {
-            Some(desired) => self.run(&Goalish::Up(desired.clone())).await,
+            Some(desired) => {
+                self.run(&Goalish::Up(desired.clone())).await?;
+                if desired.resources.iter().any(|request| request.settings["form"] == "slow") {
+                    self.world.machine().all_are_coming();
+                }
+                Ok(())
+            }
             None => Ok(()),
         }
     }

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use gpucl::engine::{Ledger, World};
+use gpucl::engine::{Hosts, Ledger, World};
 use gpucl::error::{Error, ErrorKind, Result};
 use gpucl::name::Key;
-use gpucl::plan::{Action, NodeRequest, Observed, Operation};
-use gpucl::provider::Recorder as _;
+use gpucl::plan::{HostAction, NodeRequest, Observed};
+use gpucl::provider::{ObservedResource, Recorder as _, ResourceRequest};
 use gpucl::state::ClusterState;
 
 use super::harness::{Goalish, Harness, desired_projects};
@@ -21,20 +21,39 @@ impl World for Headless {
         Ok(Observed::default())
     }
 
-    async fn perform(&self, operation: &Operation, ledger: &Ledger) -> Result<()> {
-        match &operation.action {
-            Action::Acquire { .. } => ledger.exists(&operation.key, "an id").await,
-            Action::Deploy { nodes, .. } if nodes.iter().any(|change| change.node == Key::head()) => {
-                tokio::time::sleep(Duration::from_millis(50)).await;
-                Err(Error::new(ErrorKind::Provider, "start the nodes").because("head ended with exit code 1"))
-            }
-            Action::Deploy { .. } => std::future::pending().await,
-            _ => Ok(()),
-        }
+    async fn acquire(&self, request: &ResourceRequest, ledger: &Ledger) -> Result<String> {
+        ledger.exists(&request.key, "an id").await?;
+        Ok("an id".to_owned())
+    }
+
+    async fn wait_usable(&self, _request: &ResourceRequest, _id: &str, _ledger: &Ledger) -> Result<()> {
+        Ok(())
+    }
+
+    async fn release(&self, _resource: &ObservedResource) -> Result<()> {
+        Ok(())
+    }
+
+    fn hosts(&self) -> Option<&dyn Hosts> {
+        Some(self)
     }
 
     fn consistency_delay(&self) -> Duration {
         Duration::ZERO
+    }
+}
+
+#[async_trait]
+impl Hosts for Headless {
+    async fn perform(&self, _key: &Key, action: &HostAction, _ledger: &Ledger) -> Result<()> {
+        match action {
+            HostAction::Deploy { nodes, .. } if nodes.iter().any(|change| change.node == Key::head()) => {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                Err(Error::new(ErrorKind::Provider, "start the nodes").because("head ended with exit code 1"))
+            }
+            HostAction::Deploy { .. } => std::future::pending().await,
+            _ => Ok(()),
+        }
     }
 }
 

@@ -5,14 +5,14 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use gpucl::engine::{Ledger, World};
+use gpucl::engine::{Hosts, Ledger, World};
 use gpucl::error::{Error, ErrorKind, Result};
 use gpucl::name::Key;
 use gpucl::plan::{
-    Action, Change, Health, NodeChange, NodeRequest, Observed, ObservedNode, ObservedProject, Operation,
-    ProjectRequest, Remnant,
+    Change, Health, HostAction, NodeChange, NodeRequest, Observed, ObservedNode, ObservedProject, ProjectRequest,
+    Remnant,
 };
-use gpucl::provider::{ObservedResource, Recorder as _, ResourceState};
+use gpucl::provider::{ObservedResource, Recorder as _, ResourceRequest, ResourceState};
 use gpucl::state::{ClusterState, ItemKind, ItemState};
 use tokio::sync::Notify;
 
@@ -116,116 +116,173 @@ impl MemoryWorld {
         }
     }
 
-    /// The effect itself; returns the id of what was made.
-    fn effect(&self, operation: &Operation, ledger: &Ledger) -> Result<Option<String>> {
-        let mut machine = self.machine();
-        machine.made += 1;
-        let id = format!("{}-{}", operation.key, machine.made);
-        match &operation.action {
-            Action::Acquire { request } => {
-                machine.resources.push(ObservedResource {
-                    digest: (request.settings["in_place"] == true).then(|| request.digest()),
-                    key: operation.key.clone(),
-                    kind: request.kind.clone(),
-                    id: id.clone(),
-                    // As after a crash while it was waited for.
-                    state: match request.settings["form"] == "slow" {
-                        true => ResourceState::Coming,
-                        false => ResourceState::Usable,
-                    },
-                    adopted: false,
-                    until: None,
-                    detail: String::new(),
-                });
-                if let Some(late) = machine.late.take() {
-                    machine.unseen.insert(id.clone(), Instant::now() + late);
+    /// An effect, with a crash before it or once it is done. Returns where else the crash comes.
+    async fn effect<T>(
+        &self,
+        name: &'static str,
+        change: impl FnOnce(&mut Machine) -> Result<T>,
+    ) -> Result<(T, Option<Phase>)> {
+        self.unless_dead().await;
+        let phase = {
+            let mut control = self.control.lock().unwrap();
+            control.effects.push(name);
+            let number = control.effects.len() - 1;
+            control.crash.filter(|(at, _)| *at == number).map(|(_, phase)| phase)
+        };
+        if phase == Some(Phase::Before) {
+            self.die().await;
+        }
+        let changed = change(&mut self.machine())?;
+        if phase == Some(Phase::Done) {
+            self.die().await;
+        }
+        Ok((changed, phase))
+    }
+
+    /// An effect that makes something: its id is journalled.
+    async fn make(
+        &self,
+        key: &Key,
+        name: &'static str,
+        ledger: &Ledger,
+        change: impl FnOnce(&mut Machine) -> Result<String>,
+    ) -> Result<String> {
+        let (id, phase) = self.effect(name, change).await?;
+        let recorded = if self.bug == Bug::LosesIds { format!("not-{id}") } else { id.clone() };
+        ledger.exists(key, &recorded).await?;
+        if phase == Some(Phase::Journalled) {
+            self.die().await;
+        }
+        Ok(id)
+    }
+
+    /// Any other effect: it is journalled after this returns, and the next call finds the process dead.
+    async fn change(&self, name: &'static str, change: impl FnOnce(&mut Machine) -> Result<()>) -> Result<()> {
+        let ((), phase) = self.effect(name, change).await?;
+        if phase == Some(Phase::Journalled) {
+            self.control.lock().unwrap().dead = true;
+        }
+        Ok(())
+    }
+}
+
+/// The effects.
+impl Machine {
+    /// As if nothing had been waited for.
+    pub(crate) fn all_are_coming(&mut self) {
+        self.resources.iter_mut().for_each(|resource| resource.state = ResourceState::Coming);
+    }
+
+    fn next_id(&mut self, key: &Key) -> String {
+        self.made += 1;
+        format!("{key}-{}", self.made)
+    }
+
+    fn acquire(&mut self, request: &ResourceRequest) -> Result<String> {
+        let id = self.next_id(&request.key);
+        self.resources.push(ObservedResource {
+            digest: (request.settings["in_place"] == true).then(|| request.digest()),
+            key: request.key.clone(),
+            kind: request.kind.clone(),
+            id: id.clone(),
+            state: ResourceState::Coming,
+            adopted: false,
+            until: None,
+            detail: String::new(),
+        });
+        if let Some(late) = self.late.take() {
+            self.unseen.insert(id.clone(), Instant::now() + late);
+        }
+        Ok(id)
+    }
+
+    fn make_usable(&mut self, id: &str) -> Result<()> {
+        for found in self.resources.iter_mut().filter(|found| found.id == id) {
+            found.state = ResourceState::Usable;
+        }
+        Ok(())
+    }
+
+    fn update(&mut self, request: &ResourceRequest, id: &str) -> Result<()> {
+        let mut found = self.resources.iter_mut().filter(|found| found.id == id);
+        found.next().ok_or_else(|| gone("update", &request.key))?.digest = Some(request.digest());
+        Ok(())
+    }
+
+    fn release(&mut self, resource: &ObservedResource) -> Result<()> {
+        self.resources.retain(|found| found.id != resource.id);
+        if !self.resources.iter().any(|found| found.key == resource.key) {
+            self.prepared.remove(&resource.key);
+            self.firewalls.remove(&resource.key);
+            self.filled.remove(&resource.key);
+        }
+        Ok(())
+    }
+
+    fn perform(&mut self, key: &Key, action: &HostAction, ledger: &Ledger) -> Result<()> {
+        match action {
+            HostAction::Prepare { digest } => {
+                let host = ledger.state().items.get(key).and_then(|item| item.id.clone());
+                if !self.resources.iter().any(|found| found.is_usable() && Some(&found.id) == host.as_ref()) {
+                    return Err(gone(action.name(), key));
                 }
+                self.prepared.insert(key.clone(), digest.clone());
             }
-            Action::Await { id, .. } => {
-                for found in machine.resources.iter_mut().filter(|found| found.id == *id) {
-                    found.state = ResourceState::Usable;
-                }
-                return Ok(None);
-            }
-            Action::Update { request, id } => {
-                let mut found = machine.resources.iter_mut().filter(|found| found.id == *id);
-                found.next().ok_or_else(|| gone(operation))?.digest = Some(request.digest());
-                return Ok(None);
-            }
-            Action::Prepare { digest } => {
-                let host = ledger.state().items.get(&operation.key).and_then(|item| item.id.clone());
-                if !machine.resources.iter().any(|found| Some(&found.id) == host.as_ref()) {
-                    return Err(gone(operation));
-                }
-                machine.prepared.insert(operation.key.clone(), digest.clone());
-                return Ok(None);
-            }
-            Action::SetFirewall { digest } => {
+            HostAction::SetFirewall { digest } => {
                 // The firewall gets the addresses of the other hosts.
-                if machine.resources.len() < 2 || !machine.prepared.contains_key(&operation.key) {
-                    return Err(gone(operation));
+                if self.resources.len() < 2 || !self.prepared.contains_key(key) {
+                    return Err(gone(action.name(), key));
                 }
-                machine.firewalls.insert(operation.key.clone(), digest.clone());
-                return Ok(None);
+                self.firewalls.insert(key.clone(), digest.clone());
             }
-            Action::Fill { digest } => {
-                if !machine.prepared.contains_key(&operation.key) {
-                    return Err(gone(operation));
+            HostAction::Fill { digest } => {
+                if !self.prepared.contains_key(key) {
+                    return Err(gone(action.name(), key));
                 }
-                machine.filled.insert(operation.key.clone(), digest.clone());
-                return Ok(None);
+                self.filled.insert(key.clone(), digest.clone());
             }
-            Action::Deploy { host, nodes } => {
-                let wanted = machine.wanted.iter().find(|wanted| wanted.key == operation.key).cloned();
-                let (true, Some(wanted)) = (machine.prepared.contains_key(host), wanted) else {
-                    return Err(gone(operation));
-                };
-                let before = machine.projects.iter().position(|project| project.key == operation.key);
-                let before = before.map(|at| machine.projects.remove(at));
-                // It applies the plan to each node, and checks nothing else.
-                let mut running = before.map(|before| before.nodes).unwrap_or_default();
-                for NodeChange { node, change, .. } in nodes.iter().filter(|node| node.change != Change::Keep) {
-                    running.retain(|found| found.key != *node);
-                    if *change != Change::Stop {
-                        let digest = wanted.nodes.iter().find(|wanted| wanted.key == *node);
-                        let digest = digest.and_then(|wanted| wanted.digest.clone());
-                        running.push(ObservedNode { key: node.clone(), running: true, digest });
-                    }
-                }
-                machine.projects.push(ObservedProject {
-                    key: operation.key.clone(),
-                    host: host.clone(),
-                    id: id.clone(),
-                    digest: wanted.digest,
-                    health: Health::Good,
-                    running: true,
-                    nodes: running,
-                    remains: vec![Remnant::Other("a folder".to_owned())],
-                });
-            }
-            Action::StopProject { .. } => {
-                for project in machine.projects.iter_mut().filter(|project| project.key == operation.key) {
+            HostAction::Deploy { .. } => return Err(gone("make", key)),
+            HostAction::StopProject { .. } => {
+                for project in self.projects.iter_mut().filter(|project| project.key == *key) {
                     project.running = false;
                     project.nodes.clear();
                     project.health = Health::Broken("it was stopped".to_owned());
                 }
-                return Ok(None);
             }
-            Action::Clean { .. } => {
-                machine.projects.retain(|project| project.key != operation.key);
-                return Ok(None);
-            }
-            Action::Release { resource } => {
-                machine.resources.retain(|found| found.id != resource.id);
-                if !machine.resources.iter().any(|found| found.key == operation.key) {
-                    machine.prepared.remove(&operation.key);
-                    machine.firewalls.remove(&operation.key);
-                    machine.filled.remove(&operation.key);
-                }
-                return Ok(None);
+            HostAction::Clean { .. } => self.projects.retain(|project| project.key != *key),
+        }
+        Ok(())
+    }
+
+    fn deploy(&mut self, key: &Key, host: &Key, nodes: &[NodeChange]) -> Result<String> {
+        let wanted = self.wanted.iter().find(|wanted| wanted.key == *key).cloned();
+        let (true, Some(wanted)) = (self.prepared.contains_key(host), wanted) else {
+            return Err(gone("deploy", key));
+        };
+        let before = self.projects.iter().position(|project| project.key == *key);
+        let before = before.map(|at| self.projects.remove(at));
+        // It applies the plan to each node, and checks nothing else.
+        let mut running = before.map(|before| before.nodes).unwrap_or_default();
+        for NodeChange { node, change, .. } in nodes.iter().filter(|node| node.change != Change::Keep) {
+            running.retain(|found| found.key != *node);
+            if *change != Change::Stop {
+                let digest = wanted.nodes.iter().find(|wanted| wanted.key == *node);
+                let digest = digest.and_then(|wanted| wanted.digest.clone());
+                running.push(ObservedNode { key: node.clone(), running: true, digest });
             }
         }
-        Ok(Some(id))
+        let id = self.next_id(key);
+        self.projects.push(ObservedProject {
+            key: key.clone(),
+            host: host.clone(),
+            id: id.clone(),
+            digest: wanted.digest,
+            health: Health::Good,
+            running: true,
+            nodes: running,
+            remains: vec![Remnant::Other("a folder".to_owned())],
+        });
+        Ok(id)
     }
 }
 
@@ -244,8 +301,8 @@ fn believed(wanted: &ProjectRequest) -> ObservedProject {
     }
 }
 
-fn gone(operation: &Operation) -> Error {
-    Error::new(ErrorKind::Provider, format!("{} {}", operation.action.name(), operation.key)).because("it is not there")
+fn gone(doing: &str, key: &Key) -> Error {
+    Error::new(ErrorKind::Provider, format!("{doing} {key}")).because("it is not there")
 }
 
 #[async_trait]
@@ -288,35 +345,40 @@ impl World for MemoryWorld {
         Ok(observed)
     }
 
-    async fn perform(&self, operation: &Operation, ledger: &Ledger) -> Result<()> {
-        self.unless_dead().await;
-        let phase = {
-            let mut control = self.control.lock().unwrap();
-            control.effects.push(operation.action.name());
-            let number = control.effects.len() - 1;
-            control.crash.filter(|(at, _)| *at == number).map(|(_, phase)| phase)
-        };
-        if phase == Some(Phase::Before) {
-            self.die().await;
-        }
-        let id = self.effect(operation, ledger)?;
-        if phase == Some(Phase::Done) {
-            self.die().await;
-        }
-        if let Some(id) = id {
-            let id = if self.bug == Bug::LosesIds { format!("not-{id}") } else { id };
-            ledger.exists(&operation.key, &id).await?;
-            if phase == Some(Phase::Journalled) {
-                self.die().await;
-            }
-        } else if phase == Some(Phase::Journalled) {
-            // Removals are journalled after this returns: the next call finds the process dead.
-            self.control.lock().unwrap().dead = true;
-        }
-        Ok(())
+    async fn acquire(&self, request: &ResourceRequest, ledger: &Ledger) -> Result<String> {
+        self.make(&request.key, "acquire", ledger, |machine| machine.acquire(request)).await
+    }
+
+    async fn wait_usable(&self, _request: &ResourceRequest, id: &str, _ledger: &Ledger) -> Result<()> {
+        self.change("wait for", |machine| machine.make_usable(id)).await
+    }
+
+    async fn update(&self, request: &ResourceRequest, id: &str, _ledger: &Ledger) -> Result<()> {
+        self.change("update", |machine| machine.update(request, id)).await
+    }
+
+    async fn release(&self, resource: &ObservedResource) -> Result<()> {
+        self.change("release", |machine| machine.release(resource)).await
+    }
+
+    fn hosts(&self) -> Option<&dyn Hosts> {
+        Some(self)
     }
 
     fn consistency_delay(&self) -> Duration {
         if self.machine().unseen.is_empty() { Duration::ZERO } else { Duration::from_secs(2) }
+    }
+}
+
+#[async_trait]
+impl Hosts for MemoryWorld {
+    async fn perform(&self, key: &Key, action: &HostAction, ledger: &Ledger) -> Result<()> {
+        let name = action.name();
+        match action {
+            HostAction::Deploy { host, nodes } => {
+                self.make(key, name, ledger, |machine| machine.deploy(key, host, nodes)).await.map(|_| ())
+            }
+            _ => self.change(name, |machine| machine.perform(key, action, ledger)).await,
+        }
     }
 }

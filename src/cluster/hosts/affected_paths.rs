@@ -8,7 +8,7 @@ use super::layout::{Layout, project_of};
 use crate::cluster::outcome::HostAffectedPaths;
 use crate::error::Result;
 use crate::name::Key;
-use crate::plan::{Action, Plan};
+use crate::plan::{Action, HostAction, Plan};
 use crate::playbook::Stage;
 use crate::runtime::project::{Deployment, HostInput};
 use crate::state::Pages;
@@ -22,13 +22,14 @@ pub(super) fn affected_paths(mut layout: Layout<'_>, pages: &Pages, plan: &Plan)
     let mut all = Vec::new();
     // On this machine nothing but the user's own folders is affected.
     for HostInput { key: host, folders, .. } in layout.hosts.iter().filter(|host| host.folders.claim.is_empty()) {
-        let does = |action: &dyn Fn(&Action) -> bool, key: &Key| {
-            plan.operations.iter().any(|operation| operation.key == *key && action(&operation.action))
+        let does = |which: &dyn Fn(&HostAction) -> bool, key: &Key| {
+            let mut of_key = plan.operations.iter().filter(|operation| operation.key == *key);
+            of_key.any(|operation| matches!(&operation.action, Action::Host(action) if which(action)))
         };
-        let prepares = does(&|action| matches!(action, Action::Prepare { .. }), host);
-        let firewalls = does(&|action| matches!(action, Action::SetFirewall { .. }), host);
-        let fills = does(&|action| matches!(action, Action::Fill { .. }), host);
-        let deploys = does(&|action| matches!(action, Action::Deploy { .. }), &project_of(host));
+        let prepares = does(&|action| matches!(action, HostAction::Prepare { .. }), host);
+        let firewalls = does(&|action| matches!(action, HostAction::SetFirewall { .. }), host);
+        let fills = does(&|action| matches!(action, HostAction::Fill { .. }), host);
+        let deploys = does(&|action| matches!(action, HostAction::Deploy { .. }), &project_of(host));
         let mut affected_paths = Vec::new();
         if prepares || firewalls || fills || deploys {
             affected_paths.push(format!("folder {}", folders.home));

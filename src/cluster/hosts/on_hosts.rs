@@ -71,7 +71,7 @@ impl OnHosts {
         let scope = settings.scope(&spec.name);
         Ok(Self {
             fleet: Fleet::new(scope.clone(), spec, provider.as_ref(), connector, settings.paths.clone(), look),
-            supply: Supply::new(provider, scope.clone(), spec, events.clone(), cancel.clone()),
+            supply: Supply::new(provider, scope.clone(), spec, events.clone()),
             scope,
             spec: spec.clone(),
             library: settings.library.clone(),

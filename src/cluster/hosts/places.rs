@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::host::{Account, SshTarget};
 use crate::name::Key;
 use crate::plan::Observed;
-use crate::provider::{HostPlace, HostRequest, ResourceRequest};
+use crate::provider::{HostPlace, HostRequest};
 use crate::state::{ClusterState, Record};
 
 impl OnHosts {
@@ -95,17 +95,14 @@ impl OnHosts {
         corrected.collect()
     }
 
-    /// Waits until an existing resource is usable, and records a host's place and end.
-    pub(super) async fn wait_for(&self, key: &Key, request: &ResourceRequest, id: &str, ledger: &Ledger) -> Result<()> {
-        self.supply.wait_usable(key, request, id).await?;
-        if request.is_host {
-            let place = self.supply.place(key, id).await?;
-            note_place(key, &place, ledger)?;
-            if let Some(end) = self.supply.end_of_acquired().await {
-                note_end(key, end, ledger)?;
-            }
-            self.fleet.found(key, place).await;
+    /// Records the place and the end of a host that was just acquired.
+    pub(super) async fn note_acquired(&self, host: &Key, id: &str, ledger: &Ledger) -> Result<()> {
+        let place = self.supply.place(host, id).await?;
+        note_place(host, &place, ledger)?;
+        if let Some(end) = self.supply.end_of_acquired().await {
+            note_end(host, end, ledger)?;
         }
+        self.fleet.found(host, place).await;
         Ok(())
     }
 

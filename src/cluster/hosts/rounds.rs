@@ -8,7 +8,7 @@ use crate::cluster::hosts::on_hosts::OnHosts;
 use crate::engine::{Executed, Pipeline, Planned};
 use crate::error::{Error, ErrorKind, LeftBehind, Result};
 use crate::name::Key;
-use crate::plan::{Action, Goal, Observed, Operation, Plan};
+use crate::plan::{Action, Goal, HostAction, Observed, Operation, Plan, ResourceAction};
 use crate::provider::Offer;
 use crate::spec::Loaded;
 use crate::state::ClusterState;
@@ -82,7 +82,7 @@ pub(in crate::cluster::hosts) async fn carry_to(
 
 /// Observes all hosts again after a deployment to several: only then does the head see all nodes.
 async fn observe_all_again(pipeline: &Pipeline<'_>, on: &OnHosts, plan: &Plan) -> Result<()> {
-    let deploys = |operation: &Operation| matches!(operation.action, Action::Deploy { .. });
+    let deploys = |operation: &Operation| matches!(operation.action, Action::Host(HostAction::Deploy { .. }));
     if on.hosts().len() > 1 && plan.operations.iter().any(deploys) {
         on.observe_all(&pipeline.ledger.state()).await?;
     }
@@ -104,7 +104,8 @@ fn first_of(mut errors: Vec<Error>) -> (Error, Vec<Error>) {
 
 /// The keys of the resources that a plan acquires.
 fn acquired(plan: &Plan) -> impl Iterator<Item = Key> {
-    let acquires = |operation: &&Operation| matches!(operation.action, Action::Acquire { .. });
+    let acquires =
+        |operation: &&Operation| matches!(operation.action, Action::Resource(ResourceAction::Acquire { .. }));
     plan.operations.iter().filter(acquires).map(|operation| operation.key.clone())
 }
 

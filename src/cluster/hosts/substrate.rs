@@ -16,12 +16,12 @@ use crate::cluster::options::{DownOptions, UpOptions};
 use crate::cluster::outcome::{HostAffectedPaths, Proof, Verified};
 use crate::cluster::report::StatusReport;
 use crate::cluster::substrate::{Remark, Resolution, Substrate};
-use crate::engine::{Ledger, Pipeline, Planned, World};
-use crate::error::{Error, ErrorKind, Result};
+use crate::engine::{Hosts, Ledger, Pipeline, Planned, World};
+use crate::error::Result;
 use crate::event::Endpoint;
 use crate::name::Key;
-use crate::plan::{Action, Goal, Observed, Operation, Plan, limits, small_shared_memory};
-use crate::provider::{Offer, ResourceRequest};
+use crate::plan::{Goal, HostAction, Observed, Plan, limits, small_shared_memory};
+use crate::provider::{ObservedResource, Offer, ResourceRequest};
 use crate::spec::Loaded;
 use crate::state::ClusterState;
 use crate::util::human;
@@ -35,23 +35,27 @@ impl World for OnHosts {
         self.observe_all(known).await
     }
 
-    async fn perform(&self, operation: &Operation, ledger: &Ledger) -> Result<()> {
-        let key = &operation.key;
-        match &operation.action {
-            Action::Acquire { request } => self.acquire(key, request, ledger).await,
-            Action::Await { request, id } => self.wait_for(key, request, id, ledger).await,
-            Action::Update { request, .. } => {
-                Err(Error::new(ErrorKind::Unsupported, format!("change {}", request.key))
-                    .because("what providers of hosts have is made again instead"))
-            }
-            Action::Prepare { .. } => self.supply.while_there(key, self.prepare(key, ledger)).await,
-            Action::SetFirewall { .. } => self.supply.while_there(key, self.set_firewall(key, ledger)).await,
-            Action::Fill { .. } => self.supply.while_there(key, self.fill(key, ledger)).await,
-            Action::Deploy { host, .. } => self.supply.while_there(host, self.deploy(key, host, ledger)).await,
-            Action::StopProject { host } => self.stop_project(key, host, ledger).await,
-            Action::Clean { host } => self.clean(host).await,
-            Action::Release { resource } => self.supply.release(resource).await,
+    /// What was known of a host of its key is dropped.
+    async fn acquire(&self, request: &ResourceRequest, ledger: &Ledger) -> Result<String> {
+        if self.supply.makes_hosts() {
+            self.fleet.forget(&request.key).await;
+            ledger.note_host(&request.key, |host| host.facts = None)?;
         }
+        self.supply.acquire(request, ledger).await
+    }
+
+    /// Records a host's place and end as well.
+    async fn wait_usable(&self, request: &ResourceRequest, id: &str, ledger: &Ledger) -> Result<()> {
+        self.supply.wait_usable(request, id).await?;
+        if request.is_host { self.note_acquired(&request.key, id, ledger).await } else { Ok(()) }
+    }
+
+    async fn release(&self, resource: &ObservedResource) -> Result<()> {
+        self.supply.release(resource).await
+    }
+
+    fn hosts(&self) -> Option<&dyn Hosts> {
+        Some(self)
     }
 
     fn costs_from(&self, _request: &ResourceRequest) -> Option<Timestamp> {
@@ -63,17 +67,21 @@ impl World for OnHosts {
     }
 }
 
-impl OnHosts {
-    /// Acquires one resource and waits until it is usable. What was known of a host of its key is dropped.
-    async fn acquire(&self, key: &Key, request: &ResourceRequest, ledger: &Ledger) -> Result<()> {
-        if self.supply.makes_hosts() {
-            self.fleet.forget(key).await;
-            ledger.note_host(key, |host| host.facts = None)?;
+#[async_trait]
+impl Hosts for OnHosts {
+    async fn perform(&self, key: &Key, action: &HostAction, ledger: &Ledger) -> Result<()> {
+        match action {
+            HostAction::Prepare { .. } => self.supply.while_there(key, self.prepare(key, ledger)).await,
+            HostAction::SetFirewall { .. } => self.supply.while_there(key, self.set_firewall(key, ledger)).await,
+            HostAction::Fill { .. } => self.supply.while_there(key, self.fill(key, ledger)).await,
+            HostAction::Deploy { host, .. } => self.supply.while_there(host, self.deploy(key, host, ledger)).await,
+            HostAction::StopProject { host } => self.stop_project(key, host, ledger).await,
+            HostAction::Clean { host } => self.clean(host).await,
         }
-        let id = self.supply.acquire(key, request, ledger).await?;
-        self.wait_for(key, request, &id, ledger).await
     }
+}
 
+impl OnHosts {
     /// Everything that the spec asks for, on the hosts as they are known now.
     pub(super) fn goal_of_up(
         &self,

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::layout::Addresses;
 use crate::cluster::substrate::Resolution;
-use crate::engine::{Cancel, Ledger};
+use crate::engine::Ledger;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Bus;
 use crate::money;
@@ -43,7 +43,6 @@ pub(super) struct Supply {
     /// The hosts as the spec has them.
     hosts: Vec<HostRequest>,
     events: Bus,
-    cancel: Cancel,
     choice: Mutex<Choice>,
     /// The provider's last answer, and when it came.
     latest: Mutex<Option<(Instant, Vec<ObservedResource>)>>,
@@ -53,7 +52,7 @@ pub(super) struct Supply {
 
 impl Supply {
     /// The resources of a spec; nothing is asked yet.
-    pub(super) fn new(provider: Box<dyn Provider>, scope: Scope, spec: &Spec, events: Bus, cancel: Cancel) -> Self {
+    pub(super) fn new(provider: Box<dyn Provider>, scope: Scope, spec: &Spec, events: Bus) -> Self {
         let entries = spec.hosts.iter().enumerate();
         let hosts = entries.map(|(index, settings)| HostRequest::new(Key::host(index), settings.clone())).collect();
         Self {
@@ -61,7 +60,6 @@ impl Supply {
             scope,
             hosts,
             events,
-            cancel,
             choice: Mutex::default(),
             latest: Mutex::default(),
             asking: tokio::sync::Mutex::default(),
@@ -195,16 +193,14 @@ impl Supply {
     }
 
     /// Acquires one resource and returns its id, which the provider has recorded by then.
-    pub(super) async fn acquire(&self, key: &Key, request: &ResourceRequest, ledger: &Ledger) -> Result<String> {
+    pub(super) async fn acquire(&self, request: &ResourceRequest, ledger: &Ledger) -> Result<String> {
         *self.latest() = None;
-        Ok(self.provider.acquire(&self.scope.tag(key), request, ledger).await?.id)
+        Ok(self.provider.acquire(&self.scope.tag(&request.key), request, ledger).await?.id)
     }
 
     /// Waits until an existing resource is usable.
-    pub(super) async fn wait_usable(&self, key: &Key, request: &ResourceRequest, id: &str) -> Result<()> {
-        let doing = format!("wait for {}", key.display_name());
-        let tag = self.scope.tag(key);
-        self.cancel.unless_pressed(&doing, self.provider.wait_usable(&tag, request, id)).await
+    pub(super) async fn wait_usable(&self, request: &ResourceRequest, id: &str) -> Result<()> {
+        self.provider.wait_usable(&self.scope.tag(&request.key), request, id).await
     }
 
     /// Asks the provider where an acquired host is.

@@ -85,13 +85,6 @@ impl OnPlatform {
         self.platform()?.objects(self.scope(), &self.request)
     }
 
-    /// Waits until an object is usable.
-    pub(super) async fn wait(&self, key: &Key, request: &ResourceRequest, id: &str) -> Result<()> {
-        let doing = format!("wait for {}", key.display_name());
-        let tag = self.scope().tag(key);
-        self.settings.cancel.unless_pressed(&doing, self.provider().wait_usable(&tag, request, id)).await
-    }
-
     /// Records what runs from now on, if this object runs the nodes.
     pub(super) fn note(&self, key: &Key, ledger: &Ledger) -> Result<()> {
         if self.objects()?.last().is_none_or(|last| last.key != *key) {

@@ -17,8 +17,8 @@ use crate::cluster::substrate::{Remark, Resolution, Substrate};
 use crate::engine::{Ledger, Pipeline, Planned, Replan, World};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Endpoint;
-use crate::plan::{Action, Desired, Goal, Observed, Operation, Plan};
-use crate::provider::{Offer, ResourceRequest};
+use crate::plan::{Action, Desired, Goal, Observed, Plan, ResourceAction};
+use crate::provider::{ObservedResource, Offer, ResourceRequest};
 use crate::spec::Loaded;
 use crate::state::ClusterState;
 
@@ -31,30 +31,23 @@ impl World for OnPlatform {
         Ok(Observed { resources: self.provider().observe(self.scope()).await?, ..Observed::default() })
     }
 
-    async fn perform(&self, operation: &Operation, ledger: &Ledger) -> Result<()> {
-        let key = &operation.key;
-        let tag = self.scope().tag(key);
-        match &operation.action {
-            Action::Acquire { request } => {
-                let acquired = self.provider().acquire(&tag, request, ledger).await?;
-                self.note(key, ledger)?;
-                self.wait(key, request, &acquired.id).await
-            }
-            Action::Await { request, id } => self.wait(key, request, id).await,
-            Action::Update { request, id } => {
-                self.platform()?.update(&tag, request, id).await?;
-                self.note(key, ledger)?;
-                self.wait(key, request, id).await
-            }
-            Action::Release { resource } => self.provider().release(self.scope(), resource).await,
-            Action::Prepare { .. }
-            | Action::SetFirewall { .. }
-            | Action::Fill { .. }
-            | Action::Deploy { .. }
-            | Action::StopProject { .. }
-            | Action::Clean { .. } => Err(Error::new(ErrorKind::Unsupported, operation.action.name())
-                .because("a cluster on a platform has no hosts")),
-        }
+    async fn acquire(&self, request: &ResourceRequest, ledger: &Ledger) -> Result<String> {
+        let acquired = self.provider().acquire(&self.scope().tag(&request.key), request, ledger).await?;
+        self.note(&request.key, ledger)?;
+        Ok(acquired.id)
+    }
+
+    async fn wait_usable(&self, request: &ResourceRequest, id: &str, _ledger: &Ledger) -> Result<()> {
+        self.provider().wait_usable(&self.scope().tag(&request.key), request, id).await
+    }
+
+    async fn update(&self, request: &ResourceRequest, id: &str, ledger: &Ledger) -> Result<()> {
+        self.platform()?.update(&self.scope().tag(&request.key), request, id).await?;
+        self.note(&request.key, ledger)
+    }
+
+    async fn release(&self, resource: &ObservedResource) -> Result<()> {
+        self.provider().release(self.scope(), resource).await
     }
 
     fn consistency_delay(&self) -> Duration {
@@ -107,7 +100,7 @@ impl Substrate for OnPlatform {
     async fn remarks(&self, _known: &ClusterState, plan: &Plan) -> Result<Vec<Remark>> {
         let mut remarks = Vec::new();
         for operation in &plan.operations {
-            if let Action::Update { request, id } = &operation.action {
+            if let Action::Resource(ResourceAction::Update { request, id }) = &operation.action {
                 let tag = self.scope().tag(&operation.key);
                 let consequences = self.platform()?.consequences(&tag, request, id).await?;
                 remarks.extend(consequences.into_iter().map(Remark::Note));

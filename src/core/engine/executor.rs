@@ -13,7 +13,8 @@ use super::{Cancel, Ledger, Replan, Urgency, World};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Bus, EventKind, Finish};
 use crate::name::Key;
-use crate::plan::{Action, Change, Operation, Plan};
+use crate::plan::{Action, Change, HostAction, Operation, Plan, ResourceAction};
+use crate::provider::ObservedResource;
 use crate::state::{ItemKind, Record};
 
 /// What a plan is executed with.
@@ -27,6 +28,8 @@ pub(super) struct Scene<'a> {
     pub ledger: &'a Ledger,
     /// Where events are sent.
     pub events: &'a Bus,
+    /// Cancellation by Ctrl-C.
+    pub cancel: &'a Cancel,
 }
 
 /// The outcome of a plan.
@@ -70,7 +73,8 @@ impl Executed {
 /// lack of capacity is replanned. If the head does not come up, the other hosts' nodes, which wait for it, are given up.
 /// With [`Urgency::Finish`] nothing more is begun; with [`Urgency::Now`] operations in
 /// flight are dropped, and the journal shows it.
-pub(super) async fn execute(plan: &Plan, on: Scene<'_>, cancel: &Cancel) -> Executed {
+pub(super) async fn execute(plan: &Plan, on: Scene<'_>) -> Executed {
+    let cancel = on.cancel;
     let mut executed = Executed::default();
     let mut begun = BTreeSet::new();
     let mut running = FuturesUnordered::new();
@@ -121,7 +125,7 @@ pub(super) async fn execute(plan: &Plan, on: Scene<'_>, cancel: &Cancel) -> Exec
 }
 
 fn brings_up_head(operation: &Operation) -> bool {
-    let Action::Deploy { nodes, .. } = &operation.action else { return false };
+    let Action::Host(HostAction::Deploy { nodes, .. }) = &operation.action else { return false };
     nodes.iter().any(|change| change.node == Key::head() && change.change != Change::Keep)
 }
 
@@ -140,7 +144,8 @@ async fn one<'a>(
         cause: operation.cause.clone(),
     });
     let started = Instant::now();
-    let waits_for_head = matches!(operation.action, Action::Deploy { .. }) && !brings_up_head(operation);
+    let waits_for_head =
+        matches!(operation.action, Action::Host(HostAction::Deploy { .. })) && !brings_up_head(operation);
     let result = tokio::select! {
         result = carried_out(operation, on) => result,
         Ok(_) = head_failed.wait_for(|failed| *failed), if waits_for_head => {
@@ -170,9 +175,9 @@ async fn carried_out(operation: &Operation, on: Scene<'_>) -> Result<()> {
     let mut operation = Cow::Borrowed(operation);
     let mut refused = Vec::new();
     loop {
-        let Err(error) = journalled(&operation, on.world, on.ledger).await else { return Ok(()) };
+        let Err(error) = journalled(&operation, on).await else { return Ok(()) };
         let request = match &operation.action {
-            Action::Acquire { request } if error.kind() == ErrorKind::Capacity => request,
+            Action::Resource(ResourceAction::Acquire { request }) if error.kind() == ErrorKind::Capacity => request,
             _ => return Err(error),
         };
         // The resource was created, and failed later.
@@ -181,41 +186,65 @@ async fn carried_out(operation: &Operation, on: Scene<'_>) -> Result<()> {
         }
         refused.push(request.clone());
         let request = on.replan.replacement(&refused, error, on.ledger).await?;
-        operation.to_mut().action = Action::Acquire { request };
+        operation.to_mut().action = ResourceAction::Acquire { request }.into();
     }
 }
 
-/// Performs an operation with the journal records before and after the call.
-async fn journalled(operation: &Operation, world: &dyn World, ledger: &Ledger) -> Result<()> {
-    let key = &operation.key;
-    let call = world.perform(operation, ledger);
+/// Performs an operation, with the journal's records before and after the call. The wait that follows is no call: the
+/// first Ctrl-C ends it.
+async fn journalled(operation: &Operation, on: Scene<'_>) -> Result<()> {
     match &operation.action {
-        Action::Acquire { request } => making(ledger, request, world.costs_from(request), call).await,
-        Action::Await { .. } => {
-            call.await?;
-            ledger.write(Record::Ready { key: key.clone() })
+        Action::Resource(action) => on_resource(&operation.key, action, on).await,
+        Action::Host(action) => on_host(&operation.key, action, on).await,
+    }
+}
+
+async fn on_resource(key: &Key, action: &ResourceAction, on: Scene<'_>) -> Result<()> {
+    let Scene { world, ledger, .. } = on;
+    let (request, id) = match action {
+        ResourceAction::Acquire { request } => {
+            let call = world.acquire(request, ledger);
+            (request, &making(ledger, request, world.costs_from(request), call).await?)
         }
-        Action::Update { .. } => {
+        ResourceAction::Update { request, id } => {
             ledger.write(Record::Changing { key: key.clone() })?;
-            call.await?;
-            ledger.write(Record::Ready { key: key.clone() })
+            world.update(request, id, ledger).await?;
+            (request, id)
         }
-        // Preparing a host does not create it: its item stays as it is.
-        Action::Prepare { .. } | Action::SetFirewall { .. } | Action::Fill { .. } => call.await,
-        Action::Deploy { .. } => {
+        ResourceAction::Await { request, id } => (request, id),
+        ResourceAction::Release { resource } => {
+            let call = world.release(resource);
+            // Of a duplicate, the journal has the id of another, which stays.
+            return if known_by_another_id(ledger, resource) { call.await } else { removing(ledger, key, call).await };
+        }
+    };
+    let doing = format!("wait for {}", key.display_name());
+    on.cancel.unless_pressed(&doing, world.wait_usable(request, id, ledger)).await?;
+    ledger.write(Record::Ready { key: key.clone() })
+}
+
+async fn on_host(key: &Key, action: &HostAction, on: Scene<'_>) -> Result<()> {
+    let ledger = on.ledger;
+    let hosts = on.world.hosts().ok_or_else(|| {
+        Error::new(ErrorKind::Internal, format!("{} {}", action.name(), key.display_name())).because("it has no hosts")
+    })?;
+    let call = hosts.perform(key, action, ledger);
+    match action {
+        // Its item stays as it is: of a host, and of a project whose files and volumes remain.
+        HostAction::Prepare { .. }
+        | HostAction::SetFirewall { .. }
+        | HostAction::Fill { .. }
+        | HostAction::StopProject { .. } => call.await,
+        HostAction::Deploy { .. } => {
             let digest = String::new();
             ledger.write(Record::Requested { key: key.clone(), kind: ItemKind::Project, digest })?;
             call.await
         }
-        // Its files and volumes remain, so that the project stays in the journal.
-        Action::StopProject { .. } => call.await,
-        // A duplicate is released, but the journal has the id of another: that one stays.
-        Action::Release { resource } if known_by_another_id(ledger, operation, &resource.id) => call.await,
-        Action::Clean { .. } | Action::Release { .. } => removing(ledger, key, call).await,
+        HostAction::Clean { .. } => removing(ledger, key, call).await,
     }
 }
 
-fn known_by_another_id(ledger: &Ledger, operation: &Operation, id: &str) -> bool {
+fn known_by_another_id(ledger: &Ledger, resource: &ObservedResource) -> bool {
     let known = ledger.state();
-    known.items.get(&operation.key).and_then(|item| item.id.as_deref()).is_some_and(|known| known != id)
+    known.items.get(&resource.key).and_then(|item| item.id.as_deref()).is_some_and(|known| known != resource.id)
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! store (journal, snapshot) --+
-//! world.observe --------------+--> plan::reconcile --> executor --> write_ahead: journal, world.perform, journal
+//! world.observe --------------+--> plan::reconcile --> executor --> write_ahead: journal, a call to the world, journal
 //!                                                         ^                          |
 //!                                                         +---- replan <-- refused for lack of capacity
 //! ```
@@ -11,6 +11,7 @@ mod cancel;
 mod executor;
 mod ledger;
 mod pipeline;
+pub mod recovery;
 mod replan;
 mod world;
 pub mod write_ahead;
@@ -20,4 +21,4 @@ pub use executor::Executed;
 pub use ledger::Ledger;
 pub use pipeline::{Pipeline, Planned};
 pub use replan::{NothingElse, Replan};
-pub use world::World;
+pub use world::{Hosts, World};

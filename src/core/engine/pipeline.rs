@@ -1,14 +1,14 @@
 //! Lock, journal, observe, reconcile, execute, prove: the only way to change a cluster.
 
-use std::time::{Duration, Instant};
-
 use super::executor::{Scene, execute};
-use super::{Cancel, Executed, Ledger, Replan, Urgency, World};
+use super::recovery::{look_until_certain, may_appear};
+use super::{Cancel, Executed, Ledger, Replan, World};
 use crate::error::{Error, ErrorKind, LeftBehind, Result};
 use crate::event::{Bus, EventKind};
+use crate::name::Key;
 use crate::plan::{Goal, Observed, Outcome, Plan, reconcile};
 use crate::provider::ResourceRequest;
-use crate::state::{ClusterState, ItemKind, ItemState, Record};
+use crate::state::{ClusterState, ItemKind, Record};
 
 /// One run of the engine on one cluster.
 pub struct Pipeline<'a> {
@@ -78,8 +78,8 @@ impl Pipeline<'_> {
     /// Executes a plan.
     pub async fn execute(&self, plan: &Plan) -> Executed {
         self.events.send(EventKind::PlanReady { text: plan.to_string(), operations: plan.operations.len() });
-        let on = Scene { world: self.world, replan: self.replan, ledger: self.ledger, events: self.events };
-        execute(plan, on, self.cancel).await
+        let Self { world, replan, ledger, events, cancel } = *self;
+        execute(plan, Scene { world, replan, ledger, events, cancel }).await
     }
 
     /// Removes the whole cluster: plans and executes, up to three times while anything is still observed.
@@ -105,27 +105,14 @@ impl Pipeline<'_> {
 
     /// Observes; while an earlier call may still take effect, repeats for up to the provider's consistency delay.
     pub async fn observe_consistent(&self) -> Result<Observed> {
-        let begin = Instant::now();
-        loop {
+        let delay = self.world.consistency_delay();
+        let look = || async { self.world.observe(&self.ledger.state()).await };
+        let missing = |observed: &Observed| {
+            let is_seen = |key: &Key| observed.resources.iter().any(|found| found.key == *key);
             let known = self.ledger.state();
-            let observed = self.cancel.unless_pressed("look at what exists", self.world.observe(&known)).await?;
-            let open = known.items.iter().find(|(key, item)| {
-                item.state == ItemState::Requested
-                    && item.id.is_none()
-                    && item.kind != ItemKind::Project
-                    && !observed.resources.iter().any(|found| found.key == **key)
-                    && item.since.duration_until(jiff::Timestamp::now()).unsigned_abs() < self.world.consistency_delay()
-            });
-            let Some((key, _)) = open else { return Ok(observed) };
-            if begin.elapsed() > self.world.consistency_delay() || self.cancel.urgency() == Urgency::Now {
-                return Ok(observed);
-            }
-            self.events.note(format!(
-                "a call for {} may still take effect; checking again for up to {}",
-                key.display_name(),
-                crate::util::human::short_duration(self.world.consistency_delay())
-            ));
-            tokio::time::sleep(Duration::from_millis(500).min(self.world.consistency_delay() / 4)).await;
-        }
+            let mut resources = known.items.iter().filter(|(_, item)| item.kind != ItemKind::Project);
+            resources.find(|(key, item)| may_appear(item, delay) && !is_seen(key)).map(|(key, _)| key.clone())
+        };
+        look_until_certain(delay, look, missing, self.cancel, self.events).await
     }
 }

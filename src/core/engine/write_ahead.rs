@@ -11,31 +11,28 @@ use crate::name::Key;
 use crate::provider::ResourceRequest;
 use crate::state::{ItemKind, Record};
 
-/// Creates one resource. The call must record the id in the ledger as soon as it is known. The cost counts from then,
-/// or from `costs_from`.
+/// Creates one resource, and returns its id, which the call must record in the ledger as soon as it is known. The cost
+/// counts from then, or from `costs_from`.
 pub async fn making(
     ledger: &Ledger,
     request: &ResourceRequest,
     costs_from: Option<Timestamp>,
-    call: impl Future<Output = Result<()>>,
-) -> Result<()> {
+    call: impl Future<Output = Result<String>>,
+) -> Result<String> {
     let key = &request.key;
     let kind = ItemKind::Resource(request.kind.0.clone());
     ledger.write(Record::Requested { key: key.clone(), kind, digest: request.digest() })?;
     if let Some(price) = request.found.price {
         ledger.write(Record::Priced { key: key.clone(), price, from: costs_from })?;
     }
-    match call.await {
-        Ok(()) => ledger.write(Record::Ready { key: key.clone() }),
-        Err(error) => {
-            // A refusal for lack of capacity is certain: nothing was created, and there is nothing to recover.
-            if error.kind() == ErrorKind::Capacity && *error.left_behind() == LeftBehind::Clear && !has_id(ledger, key)
-            {
-                ledger.write(Record::Gone { key: key.clone() })?;
-            }
-            Err(error)
+    let made = call.await;
+    if let Err(error) = &made {
+        // A refusal for lack of capacity is certain: nothing was created, and there is nothing to recover.
+        if error.kind() == ErrorKind::Capacity && *error.left_behind() == LeftBehind::Clear && !has_id(ledger, key) {
+            ledger.write(Record::Gone { key: key.clone() })?;
         }
     }
+    made
 }
 
 /// Removes an item, with a record before and after the call.

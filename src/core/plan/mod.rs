@@ -16,7 +16,7 @@ pub use desired::{
 };
 pub use machine::Machine;
 pub use observed::{Health, Observed, ObservedNode, ObservedProject};
-pub use operation::{Action, Change, NodeChange, Operation, Plan};
+pub use operation::{Action, Change, HostAction, NodeChange, Operation, Plan, ResourceAction};
 pub use price::Price;
 pub use reconcile::{Goal, Outcome, reconcile};
 pub use remnant::{NamedRemnant, Remnant};

@@ -7,65 +7,81 @@ use serde::Serialize;
 use crate::name::Key;
 use crate::provider::{ObservedResource, ResourceRequest};
 
-/// One mutating call. Crash tests count by its discriminant.
+/// One mutating call, and the wait for its effect.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Action {
+    /// On a resource at the provider.
+    Resource(ResourceAction),
+    /// On a host that exists.
+    Host(HostAction),
+}
+
+/// What is done to a resource. Crash tests count by its discriminant.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "action", rename_all = "snake_case")]
-pub enum Action {
-    /// Acquire one resource from the provider.
+pub enum ResourceAction {
+    /// Acquire it from the provider, and wait until it is usable.
     Acquire {
         /// The resource to acquire.
         request: ResourceRequest,
     },
-    /// Wait until an existing resource is usable.
+    /// Wait until an existing one is usable.
     Await {
         /// The request that created it.
         request: ResourceRequest,
         /// The provider's id of the resource.
         id: String,
     },
-    /// Change an existing resource in place.
+    /// Change an existing one in place.
     Update {
         /// What it should be.
         request: ResourceRequest,
         /// The provider's id of the resource.
         id: String,
     },
-    /// Bring a host to the state that the runtime needs.
+    /// Release it.
+    Release {
+        /// The resource, as observed.
+        resource: ObservedResource,
+    },
+}
+
+/// What is done on a host. Crash tests count by its discriminant.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "action", rename_all = "snake_case")]
+pub enum HostAction {
+    /// Bring it to the state that the runtime needs.
     Prepare {
         /// The digest of the host's preparation.
         digest: String,
     },
-    /// Open a host's cluster ports to the other hosts only; the next connection to the host confirms it.
+    /// Open its cluster ports to the other hosts only; the next connection to it confirms that.
     SetFirewall {
         /// The digest of the firewall's rules.
         digest: String,
     },
-    /// Fill a host's data sets, before any node starts.
+    /// Fill its data sets, before any node starts.
     Fill {
         /// The digest of the data sets.
         digest: String,
     },
-    /// Bring a host's files, nodes and services to what the spec says, and wait until they are healthy.
+    /// Bring its files, nodes and services to what the spec says, and wait until they are healthy.
     Deploy {
         /// The key of the host.
         host: Key,
         /// The change to each node on it.
         nodes: Vec<NodeChange>,
     },
-    /// End the nodes and services of a host's project; files and volumes stay.
+    /// End the nodes and services of its project; files and volumes stay.
     StopProject {
         /// The key of the host.
         host: Key,
     },
-    /// Remove everything of the cluster from a host, and leave it as it was found.
+    /// Remove everything of the cluster from it, and leave it as it was found.
     Clean {
         /// The key of the host.
         host: Key,
-    },
-    /// Release one resource.
-    Release {
-        /// The resource, as observed.
-        resource: ObservedResource,
     },
 }
 
@@ -73,22 +89,56 @@ impl Action {
     /// The name in the plan's text.
     pub fn name(&self) -> &'static str {
         match self {
+            Self::Resource(action) => action.name(),
+            Self::Host(action) => action.name(),
+        }
+    }
+
+    /// Whether it stops or removes something.
+    pub fn removes(&self) -> bool {
+        matches!(
+            self,
+            Self::Resource(ResourceAction::Release { .. })
+                | Self::Host(HostAction::StopProject { .. } | HostAction::Clean { .. })
+        )
+    }
+}
+
+impl ResourceAction {
+    /// The name in the plan's text.
+    pub fn name(&self) -> &'static str {
+        match self {
             Self::Acquire { .. } => "acquire",
             Self::Await { .. } => "wait for",
             Self::Update { .. } => "update",
+            Self::Release { .. } => "release",
+        }
+    }
+}
+
+impl HostAction {
+    /// The name in the plan's text.
+    pub fn name(&self) -> &'static str {
+        match self {
             Self::Prepare { .. } => "prepare",
             Self::SetFirewall { .. } => "set firewall",
             Self::Fill { .. } => "fill data",
             Self::Deploy { .. } => "deploy",
             Self::StopProject { .. } => "stop project",
             Self::Clean { .. } => "clean host",
-            Self::Release { .. } => "release",
         }
     }
+}
 
-    /// Whether it stops or removes something.
-    pub fn removes(&self) -> bool {
-        matches!(self, Self::StopProject { .. } | Self::Clean { .. } | Self::Release { .. })
+impl From<ResourceAction> for Action {
+    fn from(action: ResourceAction) -> Self {
+        Self::Resource(action)
+    }
+}
+
+impl From<HostAction> for Action {
+    fn from(action: HostAction) -> Self {
+        Self::Host(action)
     }
 }
 
@@ -154,9 +204,16 @@ pub struct Plan {
 
 impl Plan {
     /// Adds an operation and returns its number.
-    pub(super) fn add(&mut self, key: &Key, action: Action, cause: impl Into<String>, after: Vec<usize>) -> usize {
+    pub(super) fn add(
+        &mut self,
+        key: &Key,
+        action: impl Into<Action>,
+        cause: impl Into<String>,
+        after: Vec<usize>,
+    ) -> usize {
         let id = self.operations.len() + 1;
-        self.operations.push(Operation { id, key: key.clone(), action, cause: cause.into(), after });
+        let (key, action, cause) = (key.clone(), action.into(), cause.into());
+        self.operations.push(Operation { id, key, action, cause, after });
         id
     }
 
@@ -181,7 +238,7 @@ impl fmt::Display for Plan {
                 operation.action.name(),
                 operation.cause
             )?;
-            if let Action::Deploy { nodes, .. } = &operation.action {
+            if let Action::Host(HostAction::Deploy { nodes, .. }) = &operation.action {
                 for NodeChange { node, change, cause } in nodes {
                     writeln!(out, "    {} {}: {cause}", change.name(), node.display_name())?;
                 }

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::{Action, Plan};
+use super::{Action, Plan, ResourceAction};
 use crate::money::{HourlyPrice, Money, describe, sums};
 use crate::provider::ResourceRequest;
 
@@ -54,7 +54,7 @@ impl Plan {
     /// The hourly price of all resources that the plan acquires.
     pub fn price(&self) -> Price {
         Price::of(self.operations.iter().filter_map(|operation| match &operation.action {
-            Action::Acquire { request } => Some(request),
+            Action::Resource(ResourceAction::Acquire { request }) => Some(request),
             _ => None,
         }))
     }

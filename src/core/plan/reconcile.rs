@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use hosts::Releases;
 
-use super::{Action, Desired, Observed, Plan};
+use super::{Action, Desired, HostAction, Observed, Plan, ResourceAction};
 use crate::name::Key;
 use crate::provider::{ObservedResource, ResourceState};
 use crate::state::{ClusterState, ItemKind};
@@ -117,7 +117,7 @@ impl Work<'_> {
     }
 
     fn resources(&mut self, desired: &Desired, why_not: &str) {
-        let before_release = self.operations(|action| matches!(action, Action::Clean { .. }));
+        let before_release = self.operations(|action| matches!(action, Action::Host(HostAction::Clean { .. })));
         for found in self.observed.resources.iter().filter(|found| found.adopted) {
             let request = desired.resources.iter().find(|request| request.key == found.key);
             let digest = request.map(crate::provider::ResourceRequest::digest).unwrap_or_default();
@@ -148,14 +148,14 @@ impl Work<'_> {
         for request in &desired.resources {
             let why = match self.keeps(request) {
                 Ok(found) if found.digest.as_ref().is_some_and(|digest| *digest != request.digest()) => {
-                    let action = Action::Update { request: request.clone(), id: found.id.clone() };
+                    let action = ResourceAction::Update { request: request.clone(), id: found.id.clone() };
                     let after = request.needs.iter().flat_map(|need| self.of_key(need)).collect();
                     self.outcome.plan.add(&request.key, action, "the spec has changed for it", sorted(after));
                     continue;
                 }
                 Ok(found) if found.is_usable() => continue,
                 Ok(found) => {
-                    let action = Action::Await { request: request.clone(), id: found.id.clone() };
+                    let action = ResourceAction::Await { request: request.clone(), id: found.id.clone() };
                     let why = if found.detail.is_empty() { "it is being created" } else { &found.detail }.to_owned();
                     let after = request.needs.iter().flat_map(|need| self.of_key(need)).collect();
                     self.outcome.plan.add(&request.key, action, why, sorted(after));
@@ -171,7 +171,7 @@ impl Work<'_> {
             for need in &request.needs {
                 after.extend(self.of_key(need));
             }
-            let action = Action::Acquire { request: request.clone() };
+            let action = ResourceAction::Acquire { request: request.clone() };
             self.outcome.plan.add(&request.key, action, why, sorted(after));
             self.renewed.insert(request.key.clone());
         }
@@ -186,7 +186,7 @@ impl Work<'_> {
                 Some(_) => "its preparation has changed",
                 None => "it is not prepared yet",
             };
-            let action = Action::Prepare { digest: preparation.digest.clone() };
+            let action = HostAction::Prepare { digest: preparation.digest.clone() };
             let mut after = self.of_key(&preparation.host);
             // Each host is prepared as soon as it exists. It waits for the others only if its preparation includes the
             // firewall, which needs their addresses, or if it is reached through another host.

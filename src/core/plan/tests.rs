@@ -292,7 +292,10 @@ fn of_two_hosts_under_one_tag_the_known_one_stays() {
     observed.resources.insert(0, second);
     let outcome = reconcile(&Goal::Up(wanted), &known, &observed);
     assert_eq!(outcome.plan.to_string(), "#1 host-0, release: it exists more than once\n");
-    assert!(matches!(&outcome.plan.operations[0].action, Action::Release { resource } if resource.id == "h-2"));
+    assert!(matches!(
+        &outcome.plan.operations[0].action,
+        Action::Resource(ResourceAction::Release { resource }) if resource.id == "h-2"
+    ));
 }
 
 #[test]

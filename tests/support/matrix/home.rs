@@ -12,8 +12,8 @@ use gpucl::engine::{Cancel, Ledger, NothingElse, Pipeline, World};
 use gpucl::error::{Error, ErrorKind, Result};
 use gpucl::event::Bus;
 use gpucl::name::{Key, Owner, Scope};
-use gpucl::plan::{Action, Desired, Goal, Observed, Operation};
-use gpucl::provider::{EndAsk, HostRequest, Provider, Recorder, ResourceRequest, UserEnvironment};
+use gpucl::plan::{Desired, Goal, Observed};
+use gpucl::provider::{EndAsk, HostRequest, ObservedResource, Provider, Recorder, ResourceRequest, UserEnvironment};
 use gpucl::providers::find;
 use gpucl::render::Library;
 use gpucl::state::{ClusterState, Paths, Store};
@@ -251,12 +251,6 @@ impl Process {
             std::future::pending::<()>().await;
         }
     }
-
-    async fn wait_for(&self, key: &Key, request: &ResourceRequest, id: &str) -> Result<()> {
-        self.provider.wait_usable(&self.scope.tag(key), request, id).await?;
-        self.dies(Death::Waited(&request.kind.0)).await;
-        Ok(())
-    }
 }
 
 /// The created resource is reported, and the process dies before it is journalled.
@@ -285,23 +279,21 @@ impl World for Process {
         Ok(Observed { resources, ..Observed::default() })
     }
 
-    async fn perform(&self, operation: &Operation, ledger: &Ledger) -> Result<()> {
-        let key = &operation.key;
-        match &operation.action {
-            Action::Acquire { request } => {
-                let recorder = Dying { process: self, ledger, kind: &request.kind.0 };
-                let acquired = self.provider.acquire(&self.scope.tag(key), request, &recorder).await?;
-                ledger.exists(key, &acquired.id).await?;
-                self.wait_for(key, request, &acquired.id).await
-            }
-            Action::Await { request, id } => self.wait_for(key, request, id).await,
-            Action::Release { resource } => {
-                self.provider.release(&self.scope, resource).await?;
-                self.dies(Death::Released(&resource.kind.0)).await;
-                Ok(())
-            }
-            other => Err(Error::new(ErrorKind::Internal, other.name()).because("no host is logged in to here")),
-        }
+    async fn acquire(&self, request: &ResourceRequest, ledger: &Ledger) -> Result<String> {
+        let recorder = Dying { process: self, ledger, kind: &request.kind.0 };
+        Ok(self.provider.acquire(&self.scope.tag(&request.key), request, &recorder).await?.id)
+    }
+
+    async fn wait_usable(&self, request: &ResourceRequest, id: &str, _ledger: &Ledger) -> Result<()> {
+        self.provider.wait_usable(&self.scope.tag(&request.key), request, id).await?;
+        self.dies(Death::Waited(&request.kind.0)).await;
+        Ok(())
+    }
+
+    async fn release(&self, resource: &ObservedResource) -> Result<()> {
+        self.provider.release(&self.scope, resource).await?;
+        self.dies(Death::Released(&resource.kind.0)).await;
+        Ok(())
     }
 
     fn consistency_delay(&self) -> std::time::Duration {

@@ -107,7 +107,7 @@ impl Home {
         let provider = Box::new(self.cloud.clone());
         let on = OnHosts {
             fleet: Fleet::new(scope.clone(), spec, provider.as_ref(), connector, self.paths(), look),
-            supply: Supply::new(provider, scope.clone(), spec, events.clone(), cancel.clone()),
+            supply: Supply::new(provider, scope.clone(), spec, events.clone()),
             scope,
             spec: spec.clone(),
             library: Library::default(),

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use super::{Goal, Work, sorted};
 use crate::name::Key;
 use crate::plan::{
-    Action, Change, Desired, Health, NodeChange, NodeRequest, ObservedNode, ObservedProject, Plan, ProjectRequest,
+    Action, Change, Desired, Health, HostAction, NodeChange, NodeRequest, ObservedNode, ObservedProject, Plan,
+    ProjectRequest, ResourceAction,
 };
 use crate::provider::ObservedResource;
 use crate::state::ItemKind;
@@ -17,16 +18,16 @@ impl Work<'_> {
             let host = found.host.clone();
             if *goal == Goal::Stop {
                 if found.running {
-                    self.outcome.plan.add(&found.key, Action::StopProject { host }, why_not, Vec::new());
+                    self.outcome.plan.add(&found.key, HostAction::StopProject { host }, why_not, Vec::new());
                 }
             } else if !desired.projects.iter().any(|wanted| wanted.key == found.key) {
-                self.outcome.plan.add(&found.key, Action::Clean { host }, why_not, Vec::new());
+                self.outcome.plan.add(&found.key, HostAction::Clean { host }, why_not, Vec::new());
             } else if found.is_kept_data() {
                 // The next deployment uses it.
             } else if !self.host_stays(desired, Some(&found.host)) {
                 // The host itself may outlive its place in the cluster: nothing of ours may stay on it.
                 let why = "its host is replaced";
-                self.outcome.plan.add(&found.key, Action::Clean { host }, why, Vec::new());
+                self.outcome.plan.add(&found.key, HostAction::Clean { host }, why, Vec::new());
             }
         }
     }
@@ -44,7 +45,7 @@ impl Work<'_> {
                 None => "its data is not there yet",
             };
             let after = sorted(self.of_key(&data.host));
-            self.outcome.plan.add(&data.host, Action::Fill { digest: data.digest.clone() }, cause, after);
+            self.outcome.plan.add(&data.host, HostAction::Fill { digest: data.digest.clone() }, cause, after);
         }
     }
 
@@ -68,7 +69,7 @@ impl Work<'_> {
             }
             after.extend(&of_head);
             after.extend(self.fills());
-            let action = Action::SetFirewall { digest: firewall.digest.clone() };
+            let action = HostAction::SetFirewall { digest: firewall.digest.clone() };
             self.outcome.plan.add(&firewall.host, action, cause, sorted(after));
             self.firewalls.insert(firewall.host.clone());
         }
@@ -117,7 +118,7 @@ impl Work<'_> {
             let found = found.filter(|_| !self.renewed.contains(&wanted.host));
             let nodes =
                 changes(wanted, found, &self.known.stopped_by_hand(), self.has_other_setup(desired, &wanted.host));
-            let action = Action::Deploy { host: wanted.host.clone(), nodes };
+            let action = HostAction::Deploy { host: wanted.host.clone(), nodes };
             self.outcome.plan.add(&wanted.key, action, cause, after);
         }
     }
@@ -144,12 +145,14 @@ impl Work<'_> {
     }
 
     fn fills(&self) -> Vec<usize> {
-        self.operations(|action| matches!(action, Action::Fill { .. }))
+        self.operations(|action| matches!(action, Action::Host(HostAction::Fill { .. })))
     }
 
     /// The operations that acquire or wait for a host.
     pub(super) fn acquiring(&self, host: &Key) -> Vec<usize> {
-        let makes = |action: &Action| matches!(action, Action::Acquire { .. } | Action::Await { .. });
+        let makes = |action: &Action| {
+            matches!(action, Action::Resource(ResourceAction::Acquire { .. } | ResourceAction::Await { .. }))
+        };
         let operations = self.outcome.plan.operations.iter();
         operations.filter(|one| one.key == *host && makes(&one.action)).map(|one| one.id).collect()
     }
@@ -210,7 +213,7 @@ impl<'a> Releases<'a> {
         if let Some((_, ids)) = self.together.take_if(|(kind, _)| *kind != found.kind.0) {
             self.before.extend(ids);
         }
-        let action = Action::Release { resource: found.clone() };
+        let action = ResourceAction::Release { resource: found.clone() };
         let id = plan.add(&found.key, action, cause, self.before.clone());
         self.together.get_or_insert_with(|| (&found.kind.0, Vec::new())).1.push(id);
     }
