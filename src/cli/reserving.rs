@@ -4,9 +4,10 @@ use serde_json::{Map, Value};
 
 use super::app::App;
 use super::command_error::usage;
+use crate::cluster::lease;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Bus;
-use crate::provider::{Factory, Provider, Reservations};
+use crate::provider::{Provider, Reservations};
 use crate::providers;
 use crate::state::LeaseSource;
 
@@ -93,31 +94,7 @@ fn only_one() -> Result<String> {
 
 /// Opens the provider of a source.
 pub(crate) fn open(app: &App, source: &LeaseSource, events: Bus) -> Result<Box<dyn Provider>> {
-    let factory = providers::find(&source.provider)?;
-    let mut settings = source.settings.clone();
-    // A site found earlier still applies, whatever the environment says now.
-    if let (Some(map), false) = (settings.as_object_mut(), source.place.is_empty())
-        && !map.contains_key("site")
-    {
-        let mut with_site = map.clone();
-        with_site.insert("site".to_owned(), Value::String(source.place.clone()));
-        if factory.check(&Value::Object(with_site.clone()), &[]).is_empty() {
-            *map = with_site;
-        }
-    }
-    checked(factory, &source.provider, &settings)?;
-    factory.open(&settings, &app.provider_context(events))
-}
-
-fn checked(factory: &dyn Factory, name: &str, settings: &Value) -> Result<()> {
-    let Some(wrong) = factory.check(settings, &[]).into_iter().next() else { return Ok(()) };
-    let flag = match wrong.path.as_str() {
-        "" => String::new(),
-        "host" => "--login: ".to_owned(),
-        path => format!("--{path}: "),
-    };
-    let error = usage(format!("open the provider `{name}`"), format!("{flag}{}", wrong.message));
-    Err(if wrong.known.is_empty() { error } else { error.hint(format!("known here: {}", wrong.known.join(", "))) })
+    lease::open_source(source, &app.provider_context(events))
 }
 
 /// The reservations of a provider.

@@ -3,6 +3,7 @@
 //! They are created and deleted by the engine's write-ahead protocol. Calls that a crash left open are looked up by
 //! tag before the next lease is requested.
 
+mod source;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -20,6 +21,8 @@ use crate::name::{ClusterName, Key, Scope};
 use crate::provider::{EndAsk, HostFilter, LeaseAsk, Proposal, Provider, Reservations, StartAsk};
 use crate::state::{Item, ItemState, LeaseNotes, LeaseSource, Lock, Notes, Record, Store};
 use crate::util::{digest, random};
+
+pub use source::open_source;
 
 /// The tries for the journal's lock, over 30 s: another `gpucl lease` holds it for one call to the service.
 const LOCK_TRIES: ConstantBuilder = ConstantBuilder::new().with_delay(Duration::from_millis(100)).with_max_times(300);

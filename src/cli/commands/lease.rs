@@ -66,7 +66,7 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     let (_handle, cancel) = Cancel::new();
     let makes = args.command.is_none() && !args.ask.dry_run;
     let settings = if makes { app.settings(events, cancel)? } else { app.settings_to_inspect(events, cancel)? };
-    let reopen = |source: &LeaseSource| reserving::open(app, source, settings.events.clone());
+    let reopen = |source: &LeaseSource| standalone::open_source(source, &settings.context());
     let flags = match &args.command {
         None => args.ask.provider.flags(),
         Some(command) => command.provider().flags(),
