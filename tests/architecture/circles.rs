@@ -9,7 +9,7 @@ use super::{code, none, rust};
 
 /// Where there still are circles, and how many steps are part of them: the parts of a spec, whose model names them all
 /// and which name the model. No step may be added, and one that is gone is taken off here.
-const STILL: [(&str, usize); 1] = [("spec/", 53)];
+const STILL: [(&str, usize); 1] = [("spec/", 18)];
 
 /// Whether a file is only part of tests.
 fn is_of_tests(file: &str) -> bool {

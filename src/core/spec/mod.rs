@@ -20,6 +20,7 @@ mod files;
 mod fuzz;
 mod limits;
 mod load;
+mod loaded;
 mod model;
 mod mounts;
 mod node;
@@ -45,7 +46,8 @@ pub use credentials::external_credentials;
 pub use data::{DataSource, DataSpec, WORK_FOLDER};
 pub use files::FileSpec;
 pub use limits::{ASK_ABOVE, Amount, Deadline};
-pub use load::{Allowed, Loaded, load, load_alone, parse};
+pub use load::{Allowed, load, load_alone, parse};
+pub use loaded::Loaded;
 pub use model::{
     Capacity, DEFAULT_RAY_VERSION, GpuProof, HeadSpec, Memory, Partial, ProviderChoice, RaySpec, Spec, Timeouts,
 };
@@ -60,5 +62,4 @@ pub use services::{
     Services, ServicesSpec, StoreKind, Switchable,
 };
 pub use setup::SetupSpec;
-pub use validate::Lookup;
 pub use workers::{HostChoice, Per, WorkerGroup, Workers};

@@ -3,11 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::load::Loaded;
 use super::place::{Problem, item, join};
-use super::validate::Lookup;
-use super::{ProviderChoice, Spec};
+use super::{Loaded, ProviderChoice, Spec};
 use crate::error::Result;
+use crate::provider::Lookup;
 
 /// Folders of a host whose content gives away or takes over the host. What is above them holds them too.
 const SENSITIVE: &[&str] = &[

@@ -8,16 +8,13 @@ use super::place::{Problem, is_within, item, join};
 use super::variables::is_our_variable;
 use super::walk::unknown_key;
 use super::{Memory, ProviderChoice, Spec};
-use crate::error::Result;
-use crate::provider::{Factory, ProviderKind};
+use crate::provider::{Lookup, ProviderKind};
 use crate::util::{human, variable};
 
 /// The oldest Ray version that requires a token on all its ports.
 const OLDEST_RAY: [u32; 3] = [2, 54, 0];
 /// Ray's minimum of shared memory for objects, in bytes.
 const LEAST_OBJECT_STORE: u64 = 75 << 20;
-/// Finds a provider by name.
-pub type Lookup<'a> = &'a dyn Fn(&str) -> Result<&'static dyn Factory>;
 
 /// All semantic problems of a spec.
 pub(super) fn validate(spec: &Spec, lookup: Lookup<'_>) -> Vec<Problem> {

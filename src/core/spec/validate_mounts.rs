@@ -3,9 +3,8 @@
 use super::Spec;
 use super::mounts::{MountSpec, file_system, is_below};
 use super::place::{Problem, item, join};
-use super::validate::Lookup;
 use super::validate_services::is_whole_path;
-use crate::provider::Runtime;
+use crate::provider::{Lookup, Runtime};
 
 /// Paths in containers that are gpucl's own or the kernel's. Neither they, nor what is below them, nor what is above
 /// them can be mounted over.
