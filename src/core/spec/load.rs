@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value};
 
 use super::beside::{from_home, read_beside};
-use super::mounts::{refuse_sensitive, with_file_systems};
 use super::node::{Kind, Node};
 use super::place::{Places, Problem, item, join};
 use super::provider_keys::walk_provider;
+use super::sensitive::refuse_sensitive;
 use super::validate::{validate, without_what_follows};
+use super::validate_mounts::file_system;
 use super::walk::walk;
 use super::yaml::{self, MOST_BYTES};
 use super::{Loaded, Spec};
@@ -121,6 +122,15 @@ pub fn parse(name: &str, text: &str, lookup: Lookup<'_>) -> Result<Loaded> {
     let has_unknown_key = problems.iter().any(|problem| problem.message == "unknown key");
     let error = places.all(problems);
     Err(if has_unknown_key { error.hint("`gpucl schema` prints every key and its type") } else { error })
+}
+
+/// Fills in where the hosts have the file systems that are mounted.
+fn with_file_systems(mut spec: Spec, lookup: Lookup<'_>) -> Spec {
+    for mount in &mut spec.mounts {
+        let name = mount.file_system.as_deref();
+        mount.file_system_at = name.and_then(|name| file_system(&spec.provider, name, lookup));
+    }
+    spec
 }
 
 /// Deserializes the spec with the YAML crate, once both readers agree on the text.

@@ -7,14 +7,12 @@ use super::outputs::same_name;
 use super::place::{Problem, is_within, item, join};
 use super::variables::is_our_variable;
 use super::walk::unknown_key;
-use super::{Memory, ProviderChoice, Spec};
+use super::{ProviderChoice, Spec};
 use crate::provider::{Lookup, ProviderKind};
 use crate::util::{human, variable};
 
 /// The oldest Ray version that requires a token on all its ports.
 const OLDEST_RAY: [u32; 3] = [2, 54, 0];
-/// Ray's minimum of shared memory for objects, in bytes.
-const LEAST_OBJECT_STORE: u64 = 75 << 20;
 
 /// All semantic problems of a spec.
 pub(super) fn validate(spec: &Spec, lookup: Lookup<'_>) -> Vec<Problem> {
@@ -26,13 +24,13 @@ pub(super) fn validate(spec: &Spec, lookup: Lookup<'_>) -> Vec<Problem> {
         );
     }
     version(&spec.ray.version, &mut problems);
-    object_store("ray.head", spec.ray.head.object_store_memory, &mut problems);
+    super::validate_workers::object_store("ray.head", spec.ray.head.object_store_memory, &mut problems);
     super::validate_workers::workers(spec, &mut problems);
     environment(spec, &mut problems);
     playbooks(spec, &mut problems);
     outputs(spec, &mut problems);
-    super::data::data(spec, &mut problems);
-    super::files::files(spec, &mut problems);
+    super::validate_data::data(spec, &mut problems);
+    super::validate_files::files(spec, &mut problems);
     super::validate_services::services(spec, &mut problems);
     super::validate_mounts::mounts(spec, lookup, &mut problems);
     super::validate_setup::setup(spec, &mut problems);
@@ -56,14 +54,6 @@ fn version(version: &str, problems: &mut Vec<Problem>) {
             Problem::new(path, format!("`{version}` is not a Ray version: use three numbers"))
                 .note(format!("for example: {}", super::model::DEFAULT_RAY_VERSION)),
         ),
-    }
-}
-
-/// Refuses less shared memory for objects than Ray takes.
-pub(super) fn object_store(path: &str, memory: Option<Memory>, problems: &mut Vec<Problem>) {
-    if let Some(memory) = memory.filter(|memory| memory.0 < LEAST_OBJECT_STORE) {
-        let message = format!("{} is too little: Ray needs at least 75MiB", human::bytes(memory.0));
-        problems.push(Problem::new(join(path, "object_store_memory"), message));
     }
 }
 

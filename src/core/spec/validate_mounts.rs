@@ -1,9 +1,9 @@
 //! Semantic validation of `mounts`.
 
-use super::Spec;
-use super::mounts::{MountSpec, file_system, is_below};
 use super::place::{Problem, item, join};
+use super::sensitive::is_below;
 use super::validate_services::is_whole_path;
+use super::{MountSpec, ProviderChoice, Spec};
 use crate::provider::{Lookup, Runtime};
 
 /// Paths in containers that are gpucl's own or the kernel's. Neither they, nor what is below them, nor what is above
@@ -86,6 +86,11 @@ fn source(spec: &Spec, mount: &MountSpec, path: &str, lookup: Lookup<'_>, proble
                 .note("for example: {volume: models, at: /models}"),
         ),
     }
+}
+
+/// Where every host of this provider has a file system; `None` if it attaches none of that name.
+pub(super) fn file_system(provider: &ProviderChoice, name: &str, lookup: Lookup<'_>) -> Option<String> {
+    lookup(provider.name()).ok()?.file_system(&provider.settings(), name)
 }
 
 /// Whether the path is absolute, is the shortest way to write it, and is taken literally by compose.
