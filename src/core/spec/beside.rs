@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use super::credentials::external_credentials;
 use super::place::{Problem, item, join};
-use super::validate_setup::package;
+use super::validate::setup::package;
 use super::{Loaded, ServicesSpec, Spec, compose};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ray::requirements_of;

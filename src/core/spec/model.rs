@@ -1,22 +1,34 @@
 //! The types of the spec: the content of a `cluster.yaml`.
 
+mod data;
+mod files;
+mod limits;
+mod memory;
+mod mounts;
+mod outputs;
+mod services;
+mod setup;
+mod workers;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::data::DataSpec;
-use super::files::FileSpec;
-use super::limits::{Amount, Deadline};
-use super::memory::Memory;
-use super::mounts::{MountSource, MountSpec};
-use super::outputs::OutputPath;
-use super::services::{
-    BuildSpec, ExternalStore, Fragment, Images, ObjectStoreSpec, PrometheusChoice, Services, ServicesSpec, Switchable,
+pub use self::data::{DataSource, DataSpec, WORK_FOLDER};
+pub use self::files::FileSpec;
+pub use self::limits::{ASK_ABOVE, Amount, Deadline};
+pub use self::memory::Memory;
+pub use self::mounts::{MountSource, MountSpec};
+pub use self::outputs::{OutputPath, same_name};
+use self::services::PrometheusChoice;
+pub use self::services::{
+    BuildSpec, ExternalStore, Fragment, GrafanaSpec, IMAGE_NAMES, Images, JupyterSpec, ObjectStoreSpec, PrometheusSpec,
+    Services, ServicesSpec, StoreKind, Switchable,
 };
-use super::setup::SetupSpec;
-use super::workers::{WorkerGroup, Workers};
+pub use self::setup::SetupSpec;
+pub use self::workers::{HostChoice, Per, WorkerGroup, Workers};
 use crate::name::ClusterName;
 use crate::provider::Runtime;
 use crate::util::duration::SpecDuration;

@@ -3,11 +3,17 @@
 //! A provider checks its settings and `hosts` entries with its own strict types. A path in its errors that begins with
 //! `hosts[` is used as is; any other is relative to `provider.`, and an empty one means the provider as a whole.
 
-use super::outputs::same_name;
+mod data;
+mod files;
+pub(super) mod mounts;
+mod services;
+pub(super) mod setup;
+mod workers;
+
 use super::place::{Problem, is_within, item, join};
 use super::variables::is_our_variable;
 use super::walk::unknown_key;
-use super::{ProviderChoice, Spec};
+use super::{ProviderChoice, Spec, same_name};
 use crate::provider::{Lookup, ProviderKind};
 use crate::util::{human, variable};
 
@@ -24,16 +30,16 @@ pub(super) fn validate(spec: &Spec, lookup: Lookup<'_>) -> Vec<Problem> {
         );
     }
     version(&spec.ray.version, &mut problems);
-    super::validate_workers::object_store("ray.head", spec.ray.head.object_store_memory, &mut problems);
-    super::validate_workers::workers(spec, &mut problems);
+    workers::object_store("ray.head", spec.ray.head.object_store_memory, &mut problems);
+    workers::workers(spec, &mut problems);
     environment(spec, &mut problems);
     playbooks(spec, &mut problems);
     outputs(spec, &mut problems);
-    super::validate_data::data(spec, &mut problems);
-    super::validate_files::files(spec, &mut problems);
-    super::validate_services::services(spec, &mut problems);
-    super::validate_mounts::mounts(spec, lookup, &mut problems);
-    super::validate_setup::setup(spec, &mut problems);
+    data::data(spec, &mut problems);
+    files::files(spec, &mut problems);
+    services::services(spec, &mut problems);
+    mounts::mounts(spec, lookup, &mut problems);
+    setup::setup(spec, &mut problems);
     provider(spec, lookup, &mut problems);
     problems
 }
@@ -111,7 +117,7 @@ fn provider(spec: &Spec, lookup: Lookup<'_>, problems: &mut Vec<Problem>) {
         }
     };
     let capability = factory.capability();
-    super::validate_workers::limits(spec, capability.kind, problems);
+    workers::limits(spec, capability.kind, problems);
     if spec.has_existing_prometheus() && capability.kind == ProviderKind::Host {
         problems.push(
             Problem::new("services.prometheus", "`existing` is for clusters on a platform, which has one")

@@ -1,7 +1,7 @@
 //! Semantic validation of `files`.
 
-use super::place::{Problem, item, join};
-use super::{Spec, WORK_FOLDER};
+use crate::spec::place::{Problem, item, join};
+use crate::spec::{Spec, WORK_FOLDER};
 
 /// Adds all semantic problems of the files.
 pub(super) fn files(spec: &Spec, problems: &mut Vec<Problem>) {

@@ -104,7 +104,7 @@ pub enum HostChoice {
 
 impl HostChoice {
     /// The numbers of the hosts that it means; a right choice means exactly one.
-    pub(super) fn among(&self, hosts: &[serde_json::Value]) -> Vec<usize> {
+    pub(in crate::spec) fn among(&self, hosts: &[serde_json::Value]) -> Vec<usize> {
         let which = |is_it: &dyn Fn(usize, &serde_json::Value) -> bool| -> Vec<usize> {
             hosts.iter().enumerate().filter(|(number, entry)| is_it(*number, entry)).map(|(number, _)| number).collect()
         };

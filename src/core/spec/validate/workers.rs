@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::place::{Problem, item, join};
-use super::{GpuProof, Memory, Per, Spec, WorkerGroup};
 use crate::provider::ProviderKind;
+use crate::spec::place::{Problem, item, join};
+use crate::spec::{GpuProof, Memory, Per, Spec, WorkerGroup};
 use crate::util::human;
 
 /// Ray's maximum amount of a resource.

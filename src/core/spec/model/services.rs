@@ -273,7 +273,7 @@ impl Services {
 
 impl ServicesSpec {
     /// Mutable settings of the external store.
-    pub(super) fn external_mut(&mut self) -> Option<&mut ExternalStore> {
+    pub(in crate::spec) fn external_mut(&mut self) -> Option<&mut ExternalStore> {
         match &mut self.object_store {
             Some(Switchable::Settings(store)) => store.external.as_mut(),
             Some(Switchable::Switch(_)) | None => None,

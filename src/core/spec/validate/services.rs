@@ -1,9 +1,9 @@
 //! Semantic validation of services, images, and the user's compose files.
 
-use super::place::{Problem, item, join};
-use super::walk::unknown_key;
-use super::{IMAGE_NAMES, Spec};
 use crate::provider::Runtime;
+use crate::spec::place::{Problem, item, join};
+use crate::spec::walk::unknown_key;
+use crate::spec::{IMAGE_NAMES, Spec};
 use crate::util::near::nearest;
 
 /// The Linux capabilities, as named in compose.

@@ -1,10 +1,10 @@
 //! Semantic validation of `mounts`.
 
-use super::place::{Problem, item, join};
-use super::sensitive::is_below;
-use super::validate_services::is_whole_path;
-use super::{MountSpec, ProviderChoice, Spec};
+use super::services::is_whole_path;
 use crate::provider::{Lookup, Runtime};
+use crate::spec::place::{Problem, item, join};
+use crate::spec::sensitive::is_below;
+use crate::spec::{MountSpec, ProviderChoice, Spec};
 
 /// Paths in containers that are gpucl's own or the kernel's. Neither they, nor what is below them, nor what is above
 /// them can be mounted over.
@@ -89,7 +89,7 @@ fn source(spec: &Spec, mount: &MountSpec, path: &str, lookup: Lookup<'_>, proble
 }
 
 /// Where every host of this provider has a file system; `None` if it attaches none of that name.
-pub(super) fn file_system(provider: &ProviderChoice, name: &str, lookup: Lookup<'_>) -> Option<String> {
+pub(in crate::spec) fn file_system(provider: &ProviderChoice, name: &str, lookup: Lookup<'_>) -> Option<String> {
     lookup(provider.name()).ok()?.file_system(&provider.settings(), name)
 }
 

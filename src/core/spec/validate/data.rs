@@ -1,8 +1,8 @@
 //! Semantic validation of `data`.
 
-use super::place::{Problem, item, join};
-use super::{DataSource, Spec};
 use crate::provider::Runtime;
+use crate::spec::place::{Problem, item, join};
+use crate::spec::{DataSource, Spec};
 
 /// Adds all semantic problems of the data sets.
 pub(super) fn data(spec: &Spec, problems: &mut Vec<Problem>) {
