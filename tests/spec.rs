@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gpucl::error::{Error, ErrorKind, Result};
-use gpucl::provider::{Capability, Context, Factory, FieldError, Manifest, Provider, ProviderKind, Runtime};
+use gpucl::provider::{Capability, Context, Factory, FieldError, Lookup, Manifest, Provider, ProviderKind, Runtime};
 use gpucl::spec::{self, Loaded};
 use serde_json::Value;
 
@@ -120,7 +120,7 @@ fn refuses(text: &str, shown: &str) {
 
 /// The same, with the providers that are found so.
 #[track_caller]
-fn refuses_with(text: &str, shown: &str, lookup: spec::Lookup<'_>) {
+fn refuses_with(text: &str, shown: &str, lookup: Lookup<'_>) {
     let Err(error) = spec::parse("cluster.yaml", text, lookup) else { unreachable!("it was read: {text}") };
     assert_eq!(error.kind(), ErrorKind::Spec);
     assert_eq!(error.doing(), "read the spec cluster.yaml");

@@ -9,6 +9,7 @@ mod api;
 mod auth;
 mod cloud;
 mod config;
+mod credentials;
 mod found;
 #[cfg(test)]
 mod fuzz;

@@ -8,7 +8,7 @@ use backon::ExponentialBuilder;
 use reqwest::{Certificate, Client, Url};
 use tokio::sync::Mutex;
 
-use super::super::auth::Credentials;
+use super::super::credentials::{Credentials, credentials_page};
 use super::failure::{Api, Failure, FailureKind};
 use super::session::{Session, Who};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
@@ -113,7 +113,7 @@ impl Site {
     pub(crate) fn unrestricted_hint(&self) -> String {
         format!(
             "make another at {} with the box \"Unrestricted (dangerous)\" ticked, then: gpucl login chameleon --site {}",
-            super::super::auth::credentials_page(&self.inner.credentials.auth_url),
+            credentials_page(&self.inner.credentials.auth_url),
             self.region()
         )
     }

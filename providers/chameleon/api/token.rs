@@ -5,7 +5,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::super::auth::{Method, Named};
+use super::super::credentials::{Method, Named, credentials_page};
 use super::call::{TOKEN, ask, json_of, secret_header};
 use super::failure::{Api, Failure, FailureKind};
 use super::session::{Body, Session, Thing, private};
@@ -251,7 +251,7 @@ impl Site {
     /// Explains Keystone's refusal for this authentication method.
     fn explained(&self, failure: Failure) -> Failure {
         let credentials = self.credentials();
-        let page = || super::super::auth::credentials_page(&credentials.auth_url);
+        let page = || credentials_page(&credentials.auth_url);
         let refused = |kind, text: String| Failure { kind, text, ..failure.clone() };
         match (&credentials.method, failure.status) {
             (Method::ApplicationCredential { id, .. }, Some(401)) => refused(

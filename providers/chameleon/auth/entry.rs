@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Serialize};
 
-use super::credentials::{Credentials, Method};
+use super::super::credentials::{Credentials, Method, Named};
 use crate::error::{Error, ErrorKind, Result};
 
 /// The prefix of this provider's accounts in the vault.
@@ -77,7 +77,7 @@ impl Entry {
             method: Method::ApplicationCredential { id: self.id, secret: SecretString::from(self.secret) },
             auth_url: self.auth_url,
             region: Some(self.site),
-            project: super::Named { name: Some(self.project), ..super::Named::default() },
+            project: Named { name: Some(self.project), ..Named::default() },
             interface: self.interface,
             cacert: self.cacert,
             verify: self.verify,

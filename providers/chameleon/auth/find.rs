@@ -1,7 +1,7 @@
 //! Finds the credentials to use, and their source.
 
+use super::super::credentials::{Credentials, Named};
 use super::clouds::Clouds;
-use super::credentials::{Credentials, Named};
 use super::entry::{ACCOUNTS, Entry, parts};
 use super::flat::Flat;
 use super::sites::means;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use secrecy::SecretString;
 
-use super::credentials::{Credentials, Method, Named};
+use super::super::credentials::{Credentials, Method, Named};
 use super::sites::site_at;
 use crate::error::{Error, ErrorKind, Result};
 

@@ -4,8 +4,7 @@ use async_trait::async_trait;
 use secrecy::SecretString;
 
 use super::super::api::{FailureKind, Site};
-use super::credentials::{Credentials, Method, Named};
-use super::credentials_page;
+use super::super::credentials::{Credentials, Method, Named, credentials_page};
 use super::entry::{ACCOUNTS, Entry, parts};
 use super::find::{Candidate, Choice, find, is_known};
 use super::sites::{SITES, known_site, means, site_at};

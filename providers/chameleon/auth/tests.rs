@@ -2,8 +2,9 @@
 
 use secrecy::{ExposeSecret as _, SecretString};
 
+use super::super::credentials::{Credentials, Method};
 use super::entry::Entry;
-use super::{Candidate, Choice, Credentials, Method, find};
+use super::{Candidate, Choice, find};
 use crate::error::Result;
 use crate::provider::UserEnvironment;
 use crate::secret::Vault;

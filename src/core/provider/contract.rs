@@ -21,6 +21,9 @@ pub struct FieldError {
     pub known: Vec<String>,
 }
 
+/// Finds a provider by its name.
+pub type Lookup<'a> = &'a dyn Fn(&str) -> Result<&'static dyn Factory>;
+
 /// Creates a provider from its settings. One `static FACTORY` per provider folder.
 pub trait Factory: Sync {
     /// The provider's manifest: name, summary, guide.

@@ -21,7 +21,7 @@ mod site;
 
 pub use capability::{Capability, ProviderKind, Runtime, USUAL_POLL};
 pub use context::{Context, UserEnvironment};
-pub use contract::{Factory, FieldError, LoginFile, Provider};
+pub use contract::{Factory, FieldError, LoginFile, Lookup, Provider};
 pub use finding::Finding;
 pub use login::{LoggedIn, Login, LoginAsk, LoginForm};
 pub use manifest::Manifest;

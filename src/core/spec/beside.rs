@@ -11,10 +11,9 @@ use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
 use super::credentials::external_credentials;
-use super::load::Loaded;
 use super::place::{Problem, item, join};
-use super::validate_setup::package;
-use super::{ServicesSpec, Spec, compose};
+use super::validate::setup::package;
+use super::{Loaded, ServicesSpec, Spec, compose};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ray::requirements_of;
 use crate::util::fence::{Fence, Outside};

@@ -2,31 +2,24 @@
 
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use super::Spec;
 use super::beside::{from_home, read_beside};
-use super::mounts::{refuse_sensitive, with_file_systems};
-use super::node::{Kind, Node, first_difference};
-use super::place::{Places, Problem};
+use super::node::{Kind, Node};
+use super::place::{Places, Problem, item, join};
 use super::provider_keys::walk_provider;
-use super::validate::{Lookup, validate, without_what_follows};
+use super::sensitive::refuse_sensitive;
+use super::validate::mounts::file_system;
+use super::validate::{validate, without_what_follows};
 use super::walk::walk;
 use super::yaml::{self, MOST_BYTES};
+use super::{Loaded, Spec};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
+use crate::provider::Lookup;
 use crate::util::fs::read_within;
 
 /// A note on the smallest valid spec.
 const SMALLEST: &str = "the smallest spec is one line: `name: demo`";
-
-/// A spec, with the positions of its keys and values.
-#[derive(Debug, Clone)]
-pub struct Loaded {
-    /// The validated spec with all defaults filled in.
-    pub spec: Spec,
-    /// The positions in the file, for errors that are found later.
-    pub places: Places,
-}
 
 /// Loads the spec in this file and the files that it sends; changes nothing.
 ///
@@ -131,11 +124,39 @@ pub fn parse(name: &str, text: &str, lookup: Lookup<'_>) -> Result<Loaded> {
     Err(if has_unknown_key { error.hint("`gpucl schema` prints every key and its type") } else { error })
 }
 
+/// Fills in where the hosts have the file systems that are mounted.
+fn with_file_systems(mut spec: Spec, lookup: Lookup<'_>) -> Spec {
+    for mount in &mut spec.mounts {
+        let name = mount.file_system.as_deref();
+        mount.file_system_at = name.and_then(|name| file_system(&spec.provider, name, lookup));
+    }
+    spec
+}
+
 /// Deserializes the spec with the YAML crate, once both readers agree on the text.
 fn read_again(text: &str, root: &Node) -> Result<Spec, Box<Problem>> {
     match first_difference(&root.to_json(), &yaml::plain(text)?, "") {
         None => yaml::deserialize(text),
         Some(path) => Err(Problem::new(path, "is ambiguous YAML").note("put the value in quotes, on one line").into()),
+    }
+}
+
+/// The path of the first difference between two values; the order of keys is ignored.
+fn first_difference(left: &Value, right: &Value, path: &str) -> Option<String> {
+    match (left, right) {
+        (Value::Object(a), Value::Object(b)) => {
+            let missing = |from: &Map<String, Value>, of: &Map<String, Value>| {
+                of.keys().find(|key| !from.contains_key(*key)).map(|key| join(path, key))
+            };
+            missing(a, b)
+                .or_else(|| missing(b, a))
+                .or_else(|| a.iter().find_map(|(key, value)| first_difference(value, b.get(key)?, &join(path, key))))
+        }
+        (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
+            a.iter().zip(b).enumerate().find_map(|(index, (a, b))| first_difference(a, b, &item(path, index)))
+        }
+        _ if left == right => None,
+        _ => Some(path.to_owned()),
     }
 }
 

@@ -6,6 +6,8 @@
 //! ```text
 //! text -> yaml (events: a tree with positions) -> walk (schema, the provider's too) -> validate (meaning) -> yaml again (types)
 //! ```
+//!
+//! The types are in `model.rs`, `load.rs` takes these steps, and `asks/` says what a spec that was loaded may do.
 
 #[cfg(test)]
 mod any_provider;
@@ -14,51 +16,34 @@ mod beside;
 mod compose;
 mod compose_text;
 mod credentials;
-mod data;
-mod files;
 #[cfg(test)]
 mod fuzz;
-mod limits;
 mod load;
+mod loaded;
 mod model;
-mod mounts;
 mod node;
-mod outputs;
 mod place;
 mod provider_keys;
 mod ray_node;
 mod schema;
-mod services;
-mod setup;
+mod sensitive;
 mod validate;
-mod validate_mounts;
-mod validate_services;
-mod validate_setup;
-mod validate_workers;
 mod variables;
 mod walk;
-mod workers;
 mod yaml;
 
 pub use asks::{Ask, Class, Home, asks, classified, digest_of, unclassified, with_whole_paths};
 pub use credentials::external_credentials;
-pub use data::{DataSource, DataSpec, WORK_FOLDER};
-pub use files::FileSpec;
-pub use limits::{ASK_ABOVE, Amount, Deadline};
-pub use load::{Allowed, Loaded, load, load_alone, parse};
+pub use load::{Allowed, load, load_alone, parse};
+pub use loaded::Loaded;
 pub use model::{
-    Capacity, DEFAULT_RAY_VERSION, GpuProof, HeadSpec, Memory, Partial, ProviderChoice, RaySpec, Spec, Timeouts,
+    ASK_ABOVE, Amount, BuildSpec, Capacity, DEFAULT_RAY_VERSION, DataSource, DataSpec, Deadline, ExternalStore,
+    FileSpec, Fragment, GpuProof, GrafanaSpec, HeadSpec, HostChoice, IMAGE_NAMES, Images, JupyterSpec, Memory,
+    MountSource, MountSpec, ObjectStoreSpec, OutputPath, Partial, Per, PrometheusSpec, ProviderChoice, RaySpec,
+    Services, ServicesSpec, SetupSpec, Spec, StoreKind, Switchable, Timeouts, WORK_FOLDER, WorkerGroup, Workers,
+    same_name,
 };
-pub use mounts::{MountSource, MountSpec};
-pub use outputs::{OutputPath, same_name};
 pub use place::Places;
 pub use provider_keys::check_settings;
 pub use ray_node::{GROUP_LABEL, NodeRole, NodeSpec};
 pub use schema::schema;
-pub use services::{
-    BuildSpec, ExternalStore, Fragment, GrafanaSpec, IMAGE_NAMES, Images, JupyterSpec, ObjectStoreSpec, PrometheusSpec,
-    Services, ServicesSpec, StoreKind, Switchable,
-};
-pub use setup::SetupSpec;
-pub use validate::Lookup;
-pub use workers::{HostChoice, Per, WorkerGroup, Workers};

@@ -1,19 +1,34 @@
 //! The types of the spec: the content of a `cluster.yaml`.
 
+mod data;
+mod files;
+mod limits;
+mod memory;
+mod mounts;
+mod outputs;
+mod services;
+mod setup;
+mod workers;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::data::DataSpec;
-use super::files::FileSpec;
-use super::limits::{Amount, Deadline};
-use super::mounts::MountSpec;
-use super::outputs::OutputPath;
-use super::services::{BuildSpec, Fragment, Images, ServicesSpec};
-use super::setup::SetupSpec;
-use super::workers::Workers;
+pub use self::data::{DataSource, DataSpec, WORK_FOLDER};
+pub use self::files::FileSpec;
+pub use self::limits::{ASK_ABOVE, Amount, Deadline};
+pub use self::memory::Memory;
+pub use self::mounts::{MountSource, MountSpec};
+pub use self::outputs::{OutputPath, same_name};
+use self::services::PrometheusChoice;
+pub use self::services::{
+    BuildSpec, ExternalStore, Fragment, GrafanaSpec, IMAGE_NAMES, Images, JupyterSpec, ObjectStoreSpec, PrometheusSpec,
+    Services, ServicesSpec, StoreKind, Switchable,
+};
+pub use self::setup::SetupSpec;
+pub use self::workers::{HostChoice, Per, WorkerGroup, Workers};
 use crate::name::ClusterName;
 use crate::provider::Runtime;
 use crate::util::duration::SpecDuration;
@@ -112,6 +127,111 @@ pub struct Spec {
 
 fn one_host() -> Vec<serde_json::Value> {
     vec![serde_json::Value::Object(serde_json::Map::new())]
+}
+
+impl Spec {
+    /// The services beside Ray, with defaults where the spec has none.
+    pub fn services(&self) -> Services {
+        let given = self.services.clone().unwrap_or_default();
+        let by_default = self.runtime == Runtime::Docker;
+        Services {
+            object_store: given.object_store.unwrap_or(Switchable::Switch(by_default)),
+            prometheus: match given.prometheus {
+                Some(PrometheusChoice::Own(own)) => own,
+                Some(PrometheusChoice::There(_)) => Switchable::Switch(false),
+                None => Switchable::Switch(by_default),
+            },
+            grafana: given.grafana,
+            jupyter: given.jupyter.unwrap_or(Switchable::Switch(by_default)),
+        }
+    }
+
+    /// The object store that gpucl starts for the cluster, if it has one.
+    pub fn own_store(&self) -> Option<ObjectStoreSpec> {
+        self.services().object_store.settings().filter(|store| store.external.is_none())
+    }
+
+    /// Whether anything runs beside Ray on the head's host: a service, or what the user's compose files add.
+    pub fn runs_services(&self) -> bool {
+        let services = self.services();
+        let has_store = services.object_store.settings().is_some_and(|store| store.external.is_none());
+        let has_others = services.prometheus.settings().is_some() || services.jupyter.settings().is_some();
+        self.runtime == Runtime::Docker && (has_store || has_others || !self.compose.is_empty())
+    }
+
+    /// Whether the platform's own Prometheus is to collect the cluster's metrics.
+    pub fn has_existing_prometheus(&self) -> bool {
+        let given = self.services.as_ref().and_then(|services| services.prometheus.as_ref());
+        matches!(given, Some(PrometheusChoice::There(_)))
+    }
+
+    /// The external object store, if the spec has one.
+    pub fn external_store(&self) -> Option<ExternalStore> {
+        self.services().object_store.settings().and_then(|store| store.external)
+    }
+
+    /// Whether hosts have something to fill.
+    pub fn has_data(&self) -> bool {
+        !self.data.is_empty() || !self.files.is_empty()
+    }
+
+    /// What `up` fills on each of what has a data folder of its own, `host` or `node`; one sentence each.
+    pub fn data_notes(&self, each: &str) -> Vec<String> {
+        let note = |data: &DataSpec| {
+            format!("$GPUCL_DATA/{} is filled once on each {each}, {}", data.name, data.from.describe())
+        };
+        let files =
+            self.files.iter().map(|file| format!("$GPUCL_DATA/{} is {}, on each {each}", file.to, file.describe()));
+        self.data.iter().map(note).chain(files).collect()
+    }
+
+    /// The setup, if it installs or runs anything.
+    pub fn setup(&self) -> Option<&SetupSpec> {
+        let setup = self.setup.as_ref()?;
+        (!setup.packages().is_empty() || !setup.commands.is_empty()).then_some(setup)
+    }
+
+    /// Whether the workers of a group may run on the n-th host.
+    pub fn runs_on(&self, group: &WorkerGroup, host: usize) -> bool {
+        group.hosts.as_ref().is_none_or(|choices| choices.iter().any(|choice| choice.among(&self.hosts) == [host]))
+    }
+
+    /// What a person should know about where workers run before anything is acquired: hosts on which nothing does.
+    pub fn worker_notes(&self) -> Vec<String> {
+        let groups = self.ray.workers.groups();
+        let mut used = vec![false; self.hosts.len()];
+        // The head, and services.
+        used.iter_mut().take(1).for_each(|host| *host = true);
+        for group in groups {
+            let hosts = (0..self.hosts.len()).filter(|host| self.runs_on(group, *host));
+            let count = if group.per.is_some() { usize::MAX } else { group.count.unwrap_or(1) as usize };
+            hosts.take(count).for_each(|host| used[host] = true);
+        }
+        let idle: Vec<String> =
+            (0..used.len()).filter(|host| !used[*host]).map(|host| format!("host-{host}")).collect();
+        if idle.is_empty() {
+            return Vec::new();
+        }
+        let verb = if idle.len() == 1 { "runs" } else { "run" };
+        let list = idle.join(", ");
+        vec![format!("{list} {verb} no worker: `ray: {{workers: {{per: host}}}}` has one on each host, with its GPUs")]
+    }
+
+    /// What the spec mounts of its hosts, one sentence each, for the person who brings it up.
+    pub fn mount_notes(&self) -> Vec<String> {
+        let note = |mount: &MountSpec| {
+            let what = match mount.source()? {
+                MountSource::Host(path) => format!("{path} of every host"),
+                MountSource::FileSystem(path) => {
+                    format!("the file system {} ({path})", mount.file_system.as_deref().unwrap_or_default())
+                }
+                MountSource::Volume(_) => return None,
+            };
+            let how = if mount.read_only { "read" } else { "read and change" };
+            Some(format!("jobs and notebooks can {how} {what}, at {}", mount.at))
+        };
+        self.mounts.iter().filter_map(note).collect()
+    }
 }
 
 /// The provider and its own settings.
@@ -266,73 +386,15 @@ pub enum Partial {
     GiveBack,
 }
 
-/// An amount of memory: a number of bytes, or text such as `512MiB` or `2GiB`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(into = "String")]
-pub struct Memory(pub u64);
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl std::str::FromStr for Memory {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is not an amount of memory: use a form such as `512MiB` or `2GiB`");
-        let digits = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());
-        let number: f64 = text[..digits].parse().map_err(|_| wrong())?;
-        let factor: u64 = match text[digits..].trim() {
-            "" | "B" => 1,
-            "KiB" | "Ki" => 1 << 10,
-            "MiB" | "Mi" => 1 << 20,
-            "GiB" | "Gi" => 1 << 30,
-            "TiB" | "Ti" => 1 << 40,
-            "kB" | "KB" | "K" => 1_000,
-            "MB" | "M" => 1_000_000,
-            "GB" | "G" => 1_000_000_000,
-            "TB" | "T" => 1_000_000_000_000,
-            _ => return Err(wrong()),
-        };
-        let bytes = number * factor as f64;
-        if (1.0..1e18).contains(&bytes) { Ok(Self(bytes as u64)) } else { Err(wrong()) }
-    }
-}
-
-impl From<Memory> for String {
-    fn from(memory: Memory) -> String {
-        memory.0.to_string()
-    }
-}
-
-impl<'de> Deserialize<'de> for Memory {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Amount;
-        impl serde::de::Visitor<'_> for Amount {
-            type Value = Memory;
-
-            fn expecting(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                out.write_str("an amount of memory such as `2GiB`")
-            }
-
-            fn visit_u64<E: serde::de::Error>(self, bytes: u64) -> Result<Memory, E> {
-                self.visit_str(&bytes.to_string())
-            }
-
-            fn visit_i64<E: serde::de::Error>(self, bytes: i64) -> Result<Memory, E> {
-                self.visit_str(&bytes.to_string())
-            }
-
-            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Memory, E> {
-                text.parse().map_err(E::custom)
-            }
-        }
-        deserializer.deserialize_any(Amount)
-    }
-}
-
-impl JsonSchema for Memory {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Memory".into()
-    }
-
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({ "type": ["string", "integer"], "examples": ["512MiB", "2GiB"] })
+    #[test]
+    fn a_setup_without_content_is_none() {
+        let spec = |setup: &str| serde_yaml::from_str::<Spec>(&format!("name: demo\nsetup: {setup}\n")).unwrap();
+        assert!(spec("{}").setup().is_none());
+        assert!(spec("{index_url: 'https://h/simple'}").setup().is_none());
+        assert!(spec("{commands: ['true']}").setup().is_some());
     }
 }

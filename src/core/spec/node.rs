@@ -1,6 +1,6 @@
 //! A YAML document as a tree with the position of every key and value.
 
-use serde_json::{Map, Number, Value};
+use serde_json::{Number, Value};
 
 /// A span within one line of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -131,25 +131,4 @@ fn number(text: &str) -> Option<Number> {
     let float: f64 = digits.parse().ok()?;
     // YAML reads `inf` and `nan` as text; JSON has no numbers for `.inf` and `.nan`.
     Number::from_f64(if negative { -float } else { float })
-}
-
-/// The path of the first difference between two values; the order of keys is ignored.
-pub(super) fn first_difference(left: &Value, right: &Value, path: &str) -> Option<String> {
-    match (left, right) {
-        (Value::Object(a), Value::Object(b)) => {
-            let missing = |from: &Map<String, Value>, of: &Map<String, Value>| {
-                of.keys().find(|key| !from.contains_key(*key)).map(|key| super::place::join(path, key))
-            };
-            missing(a, b).or_else(|| missing(b, a)).or_else(|| {
-                a.iter().find_map(|(key, value)| first_difference(value, b.get(key)?, &super::place::join(path, key)))
-            })
-        }
-        (Value::Array(a), Value::Array(b)) if a.len() == b.len() => a
-            .iter()
-            .zip(b)
-            .enumerate()
-            .find_map(|(index, (a, b))| first_difference(a, b, &super::place::item(path, index))),
-        _ if left == right => None,
-        _ => Some(path.to_owned()),
-    }
 }

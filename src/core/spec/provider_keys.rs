@@ -6,9 +6,8 @@ use serde_json::{Map, Value};
 use super::ProviderChoice;
 use super::node::{Key, Kind, Mark, Node};
 use super::place::{Problem, item};
-use super::validate::Lookup;
 use super::walk::walk_below;
-use crate::provider::{Factory, FieldError};
+use crate::provider::{Factory, FieldError, Lookup};
 
 const NAME: &str = "name";
 

@@ -3,21 +3,22 @@
 //! A provider checks its settings and `hosts` entries with its own strict types. A path in its errors that begins with
 //! `hosts[` is used as is; any other is relative to `provider.`, and an empty one means the provider as a whole.
 
-use super::outputs::same_name;
+mod data;
+mod files;
+pub(super) mod mounts;
+mod services;
+pub(super) mod setup;
+mod workers;
+
 use super::place::{Problem, is_within, item, join};
 use super::variables::is_our_variable;
 use super::walk::unknown_key;
-use super::{Memory, ProviderChoice, Spec};
-use crate::error::Result;
-use crate::provider::{Factory, ProviderKind};
+use super::{ProviderChoice, Spec, same_name};
+use crate::provider::{Lookup, ProviderKind};
 use crate::util::{human, variable};
 
 /// The oldest Ray version that requires a token on all its ports.
 const OLDEST_RAY: [u32; 3] = [2, 54, 0];
-/// Ray's minimum of shared memory for objects, in bytes.
-const LEAST_OBJECT_STORE: u64 = 75 << 20;
-/// Finds a provider by name.
-pub type Lookup<'a> = &'a dyn Fn(&str) -> Result<&'static dyn Factory>;
 
 /// All semantic problems of a spec.
 pub(super) fn validate(spec: &Spec, lookup: Lookup<'_>) -> Vec<Problem> {
@@ -29,16 +30,16 @@ pub(super) fn validate(spec: &Spec, lookup: Lookup<'_>) -> Vec<Problem> {
         );
     }
     version(&spec.ray.version, &mut problems);
-    object_store("ray.head", spec.ray.head.object_store_memory, &mut problems);
-    super::validate_workers::workers(spec, &mut problems);
+    workers::object_store("ray.head", spec.ray.head.object_store_memory, &mut problems);
+    workers::workers(spec, &mut problems);
     environment(spec, &mut problems);
     playbooks(spec, &mut problems);
     outputs(spec, &mut problems);
-    super::data::data(spec, &mut problems);
-    super::files::files(spec, &mut problems);
-    super::validate_services::services(spec, &mut problems);
-    super::validate_mounts::mounts(spec, lookup, &mut problems);
-    super::validate_setup::setup(spec, &mut problems);
+    data::data(spec, &mut problems);
+    files::files(spec, &mut problems);
+    services::services(spec, &mut problems);
+    mounts::mounts(spec, lookup, &mut problems);
+    setup::setup(spec, &mut problems);
     provider(spec, lookup, &mut problems);
     problems
 }
@@ -59,14 +60,6 @@ fn version(version: &str, problems: &mut Vec<Problem>) {
             Problem::new(path, format!("`{version}` is not a Ray version: use three numbers"))
                 .note(format!("for example: {}", super::model::DEFAULT_RAY_VERSION)),
         ),
-    }
-}
-
-/// Refuses less shared memory for objects than Ray takes.
-pub(super) fn object_store(path: &str, memory: Option<Memory>, problems: &mut Vec<Problem>) {
-    if let Some(memory) = memory.filter(|memory| memory.0 < LEAST_OBJECT_STORE) {
-        let message = format!("{} is too little: Ray needs at least 75MiB", human::bytes(memory.0));
-        problems.push(Problem::new(join(path, "object_store_memory"), message));
     }
 }
 
@@ -124,7 +117,7 @@ fn provider(spec: &Spec, lookup: Lookup<'_>, problems: &mut Vec<Problem>) {
         }
     };
     let capability = factory.capability();
-    super::validate_workers::limits(spec, capability.kind, problems);
+    workers::limits(spec, capability.kind, problems);
     if spec.has_existing_prometheus() && capability.kind == ProviderKind::Host {
         problems.push(
             Problem::new("services.prometheus", "`existing` is for clusters on a platform, which has one")

@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::chameleon::api::Site;
-use crate::chameleon::auth::{Credentials, Method};
+use crate::chameleon::credentials::{Credentials, Method};
 use crate::event::{Bus, Inbox};
 
 /// A recorded request.

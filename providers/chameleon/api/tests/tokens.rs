@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::forms::{new_lease, recorded};
 use super::server::{Fake, Reply};
 use crate::chameleon::api::{Effect, FailureKind};
-use crate::chameleon::auth::{Credentials, Method, Named};
+use crate::chameleon::credentials::{Credentials, Method, Named};
 
 fn leases() -> Reply {
     Reply::Json(200, json!({"leases": []}))

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::forms::new_lease;
 use super::server::{Fake, Reply};
 use crate::chameleon::api::{Effect, FailureKind};
-use crate::chameleon::auth::Credentials;
+use crate::chameleon::credentials::Credentials;
 use crate::event::EventKind;
 
 fn leases() -> Reply {

@@ -11,7 +11,7 @@ use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::provider::{Capability, Factory};
 use crate::spec::Spec;
 use crate::spec::compose::{Beyond, beyond};
-use crate::spec::mounts::sensitive;
+use crate::spec::sensitive::sensitive;
 use crate::spec::variables::is_ordinary;
 use crate::util::digest;
 use crate::util::fence::is_shared;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Memory, Spec};
+use super::memory::Memory;
 
 /// The worker nodes: one group of identical ones, or a list of groups.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -104,7 +104,7 @@ pub enum HostChoice {
 
 impl HostChoice {
     /// The numbers of the hosts that it means; a right choice means exactly one.
-    pub(super) fn among(&self, hosts: &[serde_json::Value]) -> Vec<usize> {
+    pub(in crate::spec) fn among(&self, hosts: &[serde_json::Value]) -> Vec<usize> {
         let which = |is_it: &dyn Fn(usize, &serde_json::Value) -> bool| -> Vec<usize> {
             hosts.iter().enumerate().filter(|(number, entry)| is_it(*number, entry)).map(|(number, _)| number).collect()
         };
@@ -129,12 +129,5 @@ impl WorkerGroup {
         let count = self.count.or_else(|| self.min.filter(|min| *min > 0)).unwrap_or(1);
         let (min, max) = (self.min.unwrap_or(count), self.max.unwrap_or(count));
         (count.clamp(min, max.max(min)), min, max)
-    }
-}
-
-impl Spec {
-    /// Whether the workers of a group may run on the n-th host.
-    pub fn runs_on(&self, group: &WorkerGroup, host: usize) -> bool {
-        group.hosts.as_ref().is_none_or(|choices| choices.iter().any(|choice| choice.among(&self.hosts) == [host]))
     }
 }

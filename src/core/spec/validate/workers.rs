@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use super::place::{Problem, item, join};
-use super::validate::object_store;
-use super::{GpuProof, Per, Spec, WorkerGroup};
 use crate::provider::ProviderKind;
+use crate::spec::place::{Problem, item, join};
+use crate::spec::{GpuProof, Memory, Per, Spec, WorkerGroup};
 use crate::util::human;
 
 /// Ray's maximum amount of a resource.
 const MOST_RESOURCE: f64 = 100e12;
+/// Ray's minimum of shared memory for objects, in bytes.
+const LEAST_OBJECT_STORE: u64 = 75 << 20;
 /// The most workers of a cluster.
 const MOST_WORKERS: u32 = 256;
 /// The maximum length of a group's name, in characters.
@@ -37,26 +38,11 @@ pub(super) fn workers(spec: &Spec, problems: &mut Vec<Problem>) {
     }
 }
 
-impl Spec {
-    /// What a person should know about where workers run before anything is acquired: hosts on which nothing does.
-    pub fn worker_notes(&self) -> Vec<String> {
-        let groups = self.ray.workers.groups();
-        let mut used = vec![false; self.hosts.len()];
-        // The head, and services.
-        used.iter_mut().take(1).for_each(|host| *host = true);
-        for group in groups {
-            let hosts = (0..self.hosts.len()).filter(|host| self.runs_on(group, *host));
-            let count = if group.per.is_some() { usize::MAX } else { group.count.unwrap_or(1) as usize };
-            hosts.take(count).for_each(|host| used[host] = true);
-        }
-        let idle: Vec<String> =
-            (0..used.len()).filter(|host| !used[*host]).map(|host| format!("host-{host}")).collect();
-        if idle.is_empty() {
-            return Vec::new();
-        }
-        let verb = if idle.len() == 1 { "runs" } else { "run" };
-        let list = idle.join(", ");
-        vec![format!("{list} {verb} no worker: `ray: {{workers: {{per: host}}}}` has one on each host, with its GPUs")]
+/// Refuses less shared memory for objects than Ray takes.
+pub(super) fn object_store(path: &str, memory: Option<Memory>, problems: &mut Vec<Problem>) {
+    if let Some(memory) = memory.filter(|memory| memory.0 < LEAST_OBJECT_STORE) {
+        let message = format!("{} is too little: Ray needs at least 75MiB", human::bytes(memory.0));
+        problems.push(Problem::new(join(path, "object_store_memory"), message));
     }
 }
 

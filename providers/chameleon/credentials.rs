@@ -122,3 +122,12 @@ impl Credentials {
         if url.ends_with("/v3") { url.to_owned() } else { format!("{}/v3", url.trim_end_matches("/v2.0")) }
     }
 }
+
+/// The web page of a site for application credentials.
+pub(crate) fn credentials_page(auth_url: &str) -> String {
+    match reqwest::Url::parse(auth_url).ok().and_then(|url| Some((url.scheme().to_owned(), url.host_str()?.to_owned())))
+    {
+        Some((scheme, host)) => format!("{scheme}://{host}/identity/application_credentials/"),
+        None => "the site's web page, under Identity, Application Credentials".to_owned(),
+    }
+}

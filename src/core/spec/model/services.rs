@@ -5,9 +5,6 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Spec;
-use crate::provider::Runtime;
-
 /// `true` for the defaults, `false` to disable it, or settings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
@@ -252,95 +249,8 @@ impl JsonSchema for Fragment {
 pub const IMAGE_NAMES: &[&str] =
     &["ray", "ray_gpu", "ray_rocm", "ray_rocm_base", "minio", "prometheus", "node_exporter", "grafana", "jupyter"];
 
-/// The Linux capabilities, as named in compose.
-pub(super) const CAPABILITIES: &[&str] = &[
-    "AUDIT_CONTROL",
-    "AUDIT_READ",
-    "AUDIT_WRITE",
-    "BLOCK_SUSPEND",
-    "BPF",
-    "CHECKPOINT_RESTORE",
-    "CHOWN",
-    "DAC_OVERRIDE",
-    "DAC_READ_SEARCH",
-    "FOWNER",
-    "FSETID",
-    "IPC_LOCK",
-    "IPC_OWNER",
-    "KILL",
-    "LEASE",
-    "LINUX_IMMUTABLE",
-    "MAC_ADMIN",
-    "MAC_OVERRIDE",
-    "MKNOD",
-    "NET_ADMIN",
-    "NET_BIND_SERVICE",
-    "NET_BROADCAST",
-    "NET_RAW",
-    "PERFMON",
-    "SETFCAP",
-    "SETGID",
-    "SETPCAP",
-    "SETUID",
-    "SYSLOG",
-    "SYS_ADMIN",
-    "SYS_BOOT",
-    "SYS_CHROOT",
-    "SYS_MODULE",
-    "SYS_NICE",
-    "SYS_PACCT",
-    "SYS_PTRACE",
-    "SYS_RAWIO",
-    "SYS_RESOURCE",
-    "SYS_TIME",
-    "SYS_TTY_CONFIG",
-    "WAKE_ALARM",
-];
-
 /// Replacement images, by name.
 pub type Images = BTreeMap<String, String>;
-
-impl Spec {
-    /// The services beside Ray, with defaults where the spec has none.
-    pub fn services(&self) -> Services {
-        let given = self.services.clone().unwrap_or_default();
-        let by_default = self.runtime == Runtime::Docker;
-        Services {
-            object_store: given.object_store.unwrap_or(Switchable::Switch(by_default)),
-            prometheus: match given.prometheus {
-                Some(PrometheusChoice::Own(own)) => own,
-                Some(PrometheusChoice::There(_)) => Switchable::Switch(false),
-                None => Switchable::Switch(by_default),
-            },
-            grafana: given.grafana,
-            jupyter: given.jupyter.unwrap_or(Switchable::Switch(by_default)),
-        }
-    }
-
-    /// The object store that gpucl starts for the cluster, if it has one.
-    pub fn own_store(&self) -> Option<ObjectStoreSpec> {
-        self.services().object_store.settings().filter(|store| store.external.is_none())
-    }
-
-    /// Whether anything runs beside Ray on the head's host: a service, or what the user's compose files add.
-    pub fn runs_services(&self) -> bool {
-        let services = self.services();
-        let has_store = services.object_store.settings().is_some_and(|store| store.external.is_none());
-        let has_others = services.prometheus.settings().is_some() || services.jupyter.settings().is_some();
-        self.runtime == Runtime::Docker && (has_store || has_others || !self.compose.is_empty())
-    }
-
-    /// Whether the platform's own Prometheus is to collect the cluster's metrics.
-    pub fn has_existing_prometheus(&self) -> bool {
-        let given = self.services.as_ref().and_then(|services| services.prometheus.as_ref());
-        matches!(given, Some(PrometheusChoice::There(_)))
-    }
-
-    /// The external object store, if the spec has one.
-    pub fn external_store(&self) -> Option<ExternalStore> {
-        self.services().object_store.settings().and_then(|store| store.external)
-    }
-}
 
 impl ServicesSpec {
     /// Whether the store is external, so that its data outlives the hosts.
@@ -363,7 +273,7 @@ impl Services {
 
 impl ServicesSpec {
     /// Mutable settings of the external store.
-    pub(super) fn external_mut(&mut self) -> Option<&mut ExternalStore> {
+    pub(in crate::spec) fn external_mut(&mut self) -> Option<&mut ExternalStore> {
         match &mut self.object_store {
             Some(Switchable::Settings(store)) => store.external.as_mut(),
             Some(Switchable::Switch(_)) | None => None,

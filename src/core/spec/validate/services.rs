@@ -1,11 +1,55 @@
 //! Semantic validation of services, images, and the user's compose files.
 
-use super::Spec;
-use super::place::{Problem, item, join};
-use super::services::{CAPABILITIES, IMAGE_NAMES};
-use super::walk::unknown_key;
 use crate::provider::Runtime;
+use crate::spec::place::{Problem, item, join};
+use crate::spec::walk::unknown_key;
+use crate::spec::{IMAGE_NAMES, Spec};
 use crate::util::near::nearest;
+
+/// The Linux capabilities, as named in compose.
+const CAPABILITIES: &[&str] = &[
+    "AUDIT_CONTROL",
+    "AUDIT_READ",
+    "AUDIT_WRITE",
+    "BLOCK_SUSPEND",
+    "BPF",
+    "CHECKPOINT_RESTORE",
+    "CHOWN",
+    "DAC_OVERRIDE",
+    "DAC_READ_SEARCH",
+    "FOWNER",
+    "FSETID",
+    "IPC_LOCK",
+    "IPC_OWNER",
+    "KILL",
+    "LEASE",
+    "LINUX_IMMUTABLE",
+    "MAC_ADMIN",
+    "MAC_OVERRIDE",
+    "MKNOD",
+    "NET_ADMIN",
+    "NET_BIND_SERVICE",
+    "NET_BROADCAST",
+    "NET_RAW",
+    "PERFMON",
+    "SETFCAP",
+    "SETGID",
+    "SETPCAP",
+    "SETUID",
+    "SYSLOG",
+    "SYS_ADMIN",
+    "SYS_BOOT",
+    "SYS_CHROOT",
+    "SYS_MODULE",
+    "SYS_NICE",
+    "SYS_PACCT",
+    "SYS_PTRACE",
+    "SYS_RAWIO",
+    "SYS_RESOURCE",
+    "SYS_TIME",
+    "SYS_TTY_CONFIG",
+    "WAKE_ALARM",
+];
 
 /// Adds all semantic problems of these keys.
 pub(super) fn services(spec: &Spec, problems: &mut Vec<Problem>) {

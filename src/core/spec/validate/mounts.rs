@@ -1,11 +1,10 @@
 //! Semantic validation of `mounts`.
 
-use super::Spec;
-use super::mounts::{MountSpec, file_system, is_below};
-use super::place::{Problem, item, join};
-use super::validate::Lookup;
-use super::validate_services::is_whole_path;
-use crate::provider::Runtime;
+use super::services::is_whole_path;
+use crate::provider::{Lookup, Runtime};
+use crate::spec::place::{Problem, item, join};
+use crate::spec::sensitive::is_below;
+use crate::spec::{MountSpec, ProviderChoice, Spec};
 
 /// Paths in containers that are gpucl's own or the kernel's. Neither they, nor what is below them, nor what is above
 /// them can be mounted over.
@@ -87,6 +86,11 @@ fn source(spec: &Spec, mount: &MountSpec, path: &str, lookup: Lookup<'_>, proble
                 .note("for example: {volume: models, at: /models}"),
         ),
     }
+}
+
+/// Where every host of this provider has a file system; `None` if it attaches none of that name.
+pub(in crate::spec) fn file_system(provider: &ProviderChoice, name: &str, lookup: Lookup<'_>) -> Option<String> {
+    lookup(provider.name()).ok()?.file_system(&provider.settings(), name)
 }
 
 /// Whether the path is absolute, is the shortest way to write it, and is taken literally by compose.

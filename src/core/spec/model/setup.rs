@@ -3,7 +3,6 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Spec;
 use super::services::Fragment;
 use crate::util::digest;
 
@@ -45,14 +44,6 @@ impl SetupSpec {
     }
 }
 
-impl Spec {
-    /// The setup, if it installs or runs anything.
-    pub fn setup(&self) -> Option<&SetupSpec> {
-        let setup = self.setup.as_ref()?;
-        (!setup.packages().is_empty() || !setup.commands.is_empty()).then_some(setup)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -75,13 +66,5 @@ mod tests {
         ] {
             assert_ne!(torch.digest(), of(other).digest(), "{other}");
         }
-    }
-
-    #[test]
-    fn a_setup_without_content_is_none() {
-        let spec = |setup: &str| serde_yaml::from_str::<Spec>(&format!("name: demo\nsetup: {setup}\n")).unwrap();
-        assert!(spec("{}").setup().is_none());
-        assert!(spec("{index_url: 'https://h/simple'}").setup().is_none());
-        assert!(spec("{commands: ['true']}").setup().is_some());
     }
 }

@@ -1,8 +1,8 @@
 //! Semantic validation of `setup`.
 
-use super::Spec;
-use super::place::{Problem, item, join};
 use crate::ray::{is_editable, is_path};
+use crate::spec::Spec;
+use crate::spec::place::{Problem, item, join};
 
 /// The options that a line of requirements may begin with. Others read files of this machine, or change what is
 /// installed where.
@@ -57,7 +57,7 @@ pub(super) fn setup(spec: &Spec, problems: &mut Vec<Problem>) {
 }
 
 /// Checks one line of requirements: it must mean the same on every host.
-pub(super) fn package(line: &str) -> Result<(), Box<Problem>> {
+pub(in crate::spec) fn package(line: &str) -> Result<(), Box<Problem>> {
     let refused = |message: String, note: &str| Err(Box::new(Problem::new("", message).note(note)));
     let line = line.trim();
     if line.is_empty() {

@@ -1,12 +1,7 @@
-//! The mounts of a spec: folders of hosts and volumes in the containers of nodes and Jupyter.
+//! Folders of a host that a spec may mount only if the user allows it.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
-use super::load::Loaded;
+use super::Loaded;
 use super::place::{Problem, item, join};
-use super::validate::Lookup;
-use super::{ProviderChoice, Spec};
 use crate::error::Result;
 
 /// Folders of a host whose content gives away or takes over the host. What is above them holds them too.
@@ -30,85 +25,6 @@ const SENSITIVE: &[&str] = &[
     "/var/run",
     "/var/spool",
 ];
-
-/// A folder or volume in the containers of the head, the workers and Jupyter. It has one of `host`, `volume` and
-/// `file_system`.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(extend("asks_nothing" = ["volume", "file_system", "at", "read_only"]))]
-pub struct MountSpec {
-    /// A folder or file of each host, by its absolute path; it must exist there.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("asks" = {"flag": "--allow-mount"}))]
-    pub host: Option<String>,
-    /// A volume of the cluster, by its name; each host has its own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub volume: Option<String>,
-    /// A file system that the provider attaches to every host, by its name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub file_system: Option<String>,
-    /// The absolute path in the containers.
-    pub at: String,
-    /// Whether the containers may only read it.
-    #[serde(default)]
-    pub read_only: bool,
-    /// Where the hosts have the file system; filled in when the spec is read.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(skip)]
-    pub file_system_at: Option<String>,
-}
-
-/// What is mounted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MountSource<'a> {
-    /// A folder of each host, by its absolute path.
-    Host(&'a str),
-    /// A file system of the provider, by its absolute path on each host.
-    FileSystem(&'a str),
-    /// A volume of the cluster on each host, by its name.
-    Volume(&'a str),
-}
-
-impl MountSpec {
-    /// What is mounted; `None` in a spec that was not validated.
-    pub fn source(&self) -> Option<MountSource<'_>> {
-        let host = self.host.as_deref().map(MountSource::Host);
-        let file_system = || self.file_system_at.as_deref().map(MountSource::FileSystem);
-        host.or_else(file_system).or_else(|| self.volume.as_deref().map(MountSource::Volume))
-    }
-}
-
-impl Spec {
-    /// What the spec mounts of its hosts, one sentence each, for the person who brings it up.
-    pub fn mount_notes(&self) -> Vec<String> {
-        let note = |mount: &MountSpec| {
-            let what = match mount.source()? {
-                MountSource::Host(path) => format!("{path} of every host"),
-                MountSource::FileSystem(path) => {
-                    format!("the file system {} ({path})", mount.file_system.as_deref().unwrap_or_default())
-                }
-                MountSource::Volume(_) => return None,
-            };
-            let how = if mount.read_only { "read" } else { "read and change" };
-            Some(format!("jobs and notebooks can {how} {what}, at {}", mount.at))
-        };
-        self.mounts.iter().filter_map(note).collect()
-    }
-}
-
-/// Fills in where the hosts have the file systems that are mounted.
-pub(super) fn with_file_systems(mut spec: Spec, lookup: Lookup<'_>) -> Spec {
-    for mount in &mut spec.mounts {
-        let name = mount.file_system.as_deref();
-        mount.file_system_at = name.and_then(|name| file_system(&spec.provider, name, lookup));
-    }
-    spec
-}
-
-/// Where every host of this provider has a file system; `None` if it attaches none of that name.
-pub(super) fn file_system(provider: &ProviderChoice, name: &str, lookup: Lookup<'_>) -> Option<String> {
-    lookup(provider.name()).ok()?.file_system(&provider.settings(), name)
-}
 
 /// Refuses mounts of sensitive folders that the user did not allow.
 pub(super) fn refuse_sensitive(loaded: &Loaded, allowed: &[String]) -> Result<()> {
