@@ -146,6 +146,11 @@ impl Key {
         Self::service("objectstore")
     }
 
+    /// The key of MLflow.
+    pub fn mlflow() -> Self {
+        Self::service("mlflow")
+    }
+
     /// The key of a service, such as `grafana`; `kind` is a-z only.
     pub fn service(kind: &str) -> Self {
         Self(kind.to_owned())

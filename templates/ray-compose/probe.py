@@ -590,12 +590,58 @@ def jupyter(want, token):
     say("jupyter", "token", ok, "without: {}, wrong: {}, right: {}".format(*seen))
 
 
+def mlflow(want):
+    """Checks that a run and an artifact can be written and read with the login of jobs, and not without it."""
+    login = basic(want["user"], read(f"{SECRETS}/mlflow_password"))
+    json_type = {"Content-Type": "application/json"}
+
+    def call(path, body=None, headers=login, method="POST"):
+        data = json.dumps(body).encode() if body is not None else None
+        return request(f"{want['url']}{path}", {**headers, **json_type}, method, data, timeout=30)
+
+    def answer(path, body):
+        status, text = call(path, body)
+        if status != 200:
+            raise RuntimeError(f"{path}: HTTP {status} {text[:200].decode(errors='replace')}")
+        return json.loads(text)
+
+    search = "/api/2.0/mlflow/experiments/search"
+    refused = [call(search, {"max_results": 1}, headers)[0] for headers in ({}, basic(want["user"], "wrong"))]
+    begun = time.time_ns() // 1_000_000
+    created = answer("/api/2.0/mlflow/runs/create", {"experiment_id": "0", "run_name": "gpucl-check", "start_time": begun})
+    run = created["run"]["info"]["run_id"]
+    folder = f"/api/2.0/mlflow-artifacts/artifacts/0/{run}/artifacts/check.txt"
+    sent = os.urandom(64).hex().encode()
+    wrong = ""
+    try:
+        answer("/api/2.0/mlflow/runs/log-metric", {"run_id": run, "key": "check", "value": 1.5, "timestamp": begun, "step": 0})
+        status, text = call(f"/api/2.0/mlflow/runs/get?run_id={run}", method="GET")
+        metrics = json.loads(text)["run"]["data"].get("metrics", []) if status == 200 else []
+        written = request(f"{want['url']}{folder}", {**login, "Content-Type": "text/plain"}, "PUT", sent, timeout=30)
+        back = request(f"{want['url']}{folder}", login, timeout=30)
+        request(f"{want['url']}{folder}", login, "DELETE", timeout=30)
+        if not any(metric["key"] == "check" and metric["value"] == 1.5 for metric in metrics):
+            wrong = f"reading the run: HTTP {status}"
+        elif written[0] != 200:
+            wrong = f"writing an artifact: HTTP {written[0]} {written[1][:200].decode(errors='replace')}"
+        elif back[0] != 200 or back[1] != sent:
+            wrong = f"reading the artifact: HTTP {back[0]}, {len(back[1])} of {len(sent)} bytes"
+    finally:
+        answer("/api/2.0/mlflow/runs/delete", {"run_id": run})
+    if not wrong and any(status not in (401, 403) for status in refused):
+        wrong = f"without a login: {refused[0]}, with a wrong password: {refused[1]}"
+    fine = f"a run and an artifact written and read back; without a login: {refused[0]}, wrong password: {refused[1]}"
+    say("mlflow", "login", not wrong, wrong or fine)
+
+
 def cluster(want):
     """Runs the checks of the head, which use only secrets that jobs have too."""
     token = read(os.environ["RAY_AUTH_TOKEN_PATH"])
     jobs = [("node alive", nodes, (want, token)), ("token enforced", tokens, (want, token))]
     if want.get("store"):
         jobs.append(("bucket", buckets, (want["store"],)))
+    if want.get("mlflow"):
+        jobs.append(("mlflow", mlflow, (want["mlflow"],)))
     side_by_side(want, jobs)
 
 

@@ -13,6 +13,7 @@ here:
     @links@     a folder of short paths, named in the file `short`: the paths of Ray's sockets must be short
     @ray_env@   Ray's virtual environment
     @store@     the program of the object store, if one runs here
+    @mlflow_env@  the environment of the MLflow server, if one runs here
 
 Where the cluster's hosts are several machines, `network` in it has this host's address for the others, and the ranges
 of ports of its nodes that they need; `answers` of a node then has ports by address.
@@ -105,11 +106,13 @@ def load(home):
     if not os.access(f"{ray_env}/bin/python", os.X_OK):
         fail(f"the environment of Ray is missing: {ray_env or 'none was made'}")
     host = json.loads(read(f"{home}/nodes.json"))
-    store = values.get("store_program", "")
-    if not os.access(store, os.X_OK) and any(node["role"] == "service" for node in host["nodes"]):
-        fail(f"the program of the object store is missing: {store or 'none was installed'}")
+    store, mlflow_env = values.get("store_program", ""), values.get("mlflow_env", "")
+    programs = {"object-store": ("the object store", store), "mlflow": ("MLflow", f"{mlflow_env}/bin/python")}
+    for what, program in (programs[node["name"]] for node in host["nodes"] if node["role"] == "service"):
+        if not os.access(program, os.X_OK):
+            fail(f"the program of {what} is missing: {program or 'none was installed'}")
     try:
-        places = {"@home@": home, "@links@": links(home), "@ray_env@": ray_env, "@store@": store}
+        places = {"@home@": home, "@links@": links(home), "@ray_env@": ray_env, "@store@": store, "@mlflow_env@": mlflow_env}
     except OSError as error:
         fail(str(error))
 
@@ -184,6 +187,9 @@ class Node:
         if "AWS_SHARED_CREDENTIALS_FILE" in self.launch["environment"]:
             # Jobs use the cluster's object store: another's keys or address would come before its file.
             environment = {name: value for name, value in environment.items() if not name.startswith("AWS_")}
+        if "GPUCL_MLFLOW" in self.launch["environment"]:
+            # Jobs log to the cluster's MLflow: the user's own settings would come before it.
+            environment = {name: value for name, value in environment.items() if not name.startswith("MLFLOW_")}
         environment.update(self.launch["environment"])
         past_proxy(environment, self.launch["argv"])
         with open(log, "ab", buffering=0) as output:

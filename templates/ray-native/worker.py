@@ -8,6 +8,8 @@ starts a job's command is a worker too, so that the command has them as well.
 Ray replaces `$NAME` and `${NAME}` in the variables of a job by the node's own. Those that GPUCL_LITERAL names, which
 `--env` gave, are taken out of Ray's hands and set as they are.
 
+GPUCL_MLFLOW names a file with the address and the login of the cluster's MLflow, which become variables here too.
+
 UV_PYTHON is this Python, for `uv run` in a job: another one would not reach the cluster. It is set here and not for the
 whole node, as the agent that installs the runtime environments of jobs by `uv pip` would install into it.
 
@@ -25,6 +27,7 @@ import time
 VARIABLE = "GPUCL_SECRETS"
 FOLDER = ".gpucl-secrets"
 LITERAL = "GPUCL_LITERAL"
+MLFLOW = "GPUCL_MLFLOW"
 UV_PYTHON = "UV_PYTHON"
 CONTEXT = "--serialized-runtime-env-context"
 
@@ -86,6 +89,21 @@ def secrets(name, folders, seconds=0):
         time.sleep(0.2)
 
 
+def of_mlflow():
+    """Returns the variables with the address and login of the cluster's MLflow; none if it has none.
+
+    A job that names another server gets none of them: the login is not for it."""
+    path = os.environ.get(MLFLOW)
+    if not path or "MLFLOW_TRACKING_URI" in (handed_over(sys.argv[1:])[0].get("env_vars") or {}):
+        return {}
+    try:
+        with open(path, encoding="utf-8") as file:
+            return {str(key): str(value) for key, value in json.load(file).items()}
+    except (OSError, ValueError) as error:
+        sys.stderr.write(f"worker.py: the login of MLflow cannot be read: {type(error).__name__}\n")
+        return {}
+
+
 def in_data():
     """Returns the folder with secrets of jobs in the data folder of this node."""
     return os.path.join(os.environ.get("GPUCL_DATA", "/nonexistent"), FOLDER)
@@ -94,6 +112,7 @@ def in_data():
 def main():
     """Adds the job's own variables to the environment, and goes on as Ray's own script."""
     os.environ.setdefault(UV_PYTHON, sys.executable)
+    os.environ.update(of_mlflow())
     os.environ.update(secrets(identity(sys.argv[1:]), [in_data()]))
     variables, sys.argv[1:] = literal(sys.argv[1:])
     os.environ.update(variables)

@@ -8,7 +8,7 @@ use crate::name::Key;
 use crate::plan::{DataGoal, Desired, FirewallGoal, NodeRequest, Preparation, ProjectRequest};
 use crate::provider::{Offer, ResourceRequest};
 use crate::runtime::project::Deployment;
-use crate::spec::{NodeSpec, SetupSpec};
+use crate::spec::NodeSpec;
 use crate::state::Pages;
 
 /// What the goal is computed from, beside the layout.
@@ -43,7 +43,7 @@ pub(super) fn desired(layout: &Layout<'_>, given: Given<'_>, wrong: impl Fn(Impo
             false => String::new(),
         };
         let behind = given.behind_first.then(|| Key::host(0)).filter(|first| first != host);
-        let setup = spec.setup().map(SetupSpec::digest);
+        let setup = spec.setup().map(|setup| setup.digest());
         desired.preparations.push(Preparation { host: host.clone(), digest, setup, behind });
     }
     for host in hosts.iter().filter(|_| layout.has_firewall_stage()) {

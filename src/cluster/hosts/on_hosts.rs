@@ -25,7 +25,7 @@ use crate::spec::{Loaded, Spec, external_credentials};
 use crate::state::{ClusterState, Pages};
 
 /// The pages of a cluster on hosts.
-const PAGES: [&str; 6] = ["dashboard", "grafana", "prometheus", "object-store", "jupyter", "client"];
+const PAGES: [&str; 7] = ["dashboard", "grafana", "prometheus", "object-store", "jupyter", "mlflow", "client"];
 
 /// A cluster on hosts: everything that does not change while a command runs, its [`Supply`] and its [`Fleet`].
 pub(super) struct OnHosts {
@@ -140,7 +140,7 @@ pub(in crate::cluster) fn playbooks_fit(settings: &Settings, loaded: &Loaded) ->
 
 /// The cluster's credentials; missing ones are generated.
 fn secrets(spec: &Spec, folder: &Path) -> Result<Secrets> {
-    match runtime::of(spec.runtime).has_services() || spec.own_store().is_some() {
+    match runtime::of(spec.runtime).has_services() || spec.own_store().is_some() || spec.own_mlflow() {
         true => crate::secret::ensure_secrets(folder),
         false => Ok(Secrets::of_ray(crate::secret::ensure_ray_token(folder)?)),
     }

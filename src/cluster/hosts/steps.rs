@@ -12,7 +12,6 @@ use crate::name::Key;
 use crate::playbook::{self, Stage, StageReport};
 use crate::provider::Recorder as _;
 use crate::runtime::project::{self, Container, Filling};
-use crate::spec::SetupSpec;
 use crate::state::{ClusterState, HostPorts, Pages};
 
 impl OnHosts {
@@ -124,7 +123,7 @@ impl OnHosts {
                 noted.pages = Some(pages.clone());
             }
             (noted.nodes, noted.stopped) = (deployment.nodes.clone(), false);
-            noted.setup = self.spec.setup().map(SetupSpec::digest);
+            noted.setup = self.spec.setup().map(|setup| setup.digest());
             noted.stopped_by_hand.clear();
         })?;
         // The name is recorded first, so that the project can be found whatever happens next.

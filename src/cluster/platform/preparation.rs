@@ -19,7 +19,7 @@ use crate::host::{ExecEnd, Host, Stream};
 use crate::provider::platform::{PREPARATION, Preparation};
 use crate::render::{Library, quote};
 use crate::runtime::data::{clone_of, set_of};
-use crate::spec::{SetupSpec, Spec};
+use crate::spec::Spec;
 use crate::util::digest;
 
 /// The program that prepares a node.
@@ -33,7 +33,7 @@ const BROUGHT: &str = "/tmp/gpucl/start";
 
 /// What a spec lets nodes do, without the files for it; `None` if nothing.
 pub(super) fn of(spec: &Spec) -> Option<Preparation> {
-    let setup = spec.setup().map(SetupSpec::digest);
+    let setup = spec.setup().map(|setup| setup.digest());
     let is_there = setup.is_some() || spec.has_data();
     is_there.then(|| Preparation {
         setup,

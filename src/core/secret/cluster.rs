@@ -16,6 +16,8 @@ use crate::util::{fs, random};
 pub const PROMETHEUS_USER: &str = "gpucl";
 /// The user name for Grafana.
 pub const GRAFANA_USER: &str = "admin";
+/// The user name for MLflow.
+pub const MLFLOW_USER: &str = "gpucl";
 /// The length of a password; bcrypt reads at most 72 bytes.
 const PASSWORD_LENGTH: usize = 40;
 /// Each step doubles the cost of a guess; Prometheus computes it once per distinct password.
@@ -40,6 +42,8 @@ pub struct Secrets {
     pub prometheus_hash: SecretString,
     /// Jupyter's token.
     pub jupyter_token: SecretString,
+    /// The password of [`MLFLOW_USER`].
+    pub mlflow_password: SecretString,
     /// The keys of an external store, as sent to hosts instead of those of gpucl's own store.
     pub external: Option<SecretString>,
 }
@@ -57,6 +61,7 @@ impl Secrets {
             prometheus_password: none(),
             prometheus_hash: none(),
             jupyter_token: none(),
+            mlflow_password: none(),
             external: None,
         }
     }
@@ -87,6 +92,7 @@ pub fn ensure_secrets(cluster_folder: &Path) -> Result<Secrets> {
         prometheus_password,
         prometheus_hash,
         jupyter_token: random("jupyter_token", TOKEN_LENGTH)?,
+        mlflow_password: random("mlflow_password", PASSWORD_LENGTH)?,
         external: None,
     })
 }
@@ -129,6 +135,7 @@ impl Secrets {
             prometheus_password: stand_in("password"),
             prometheus_hash: stand_in("hash"),
             jupyter_token: stand_in("token"),
+            mlflow_password: stand_in("password"),
             external: None,
         }
     }
@@ -164,6 +171,7 @@ impl Secrets {
             "grafana_password" => self.grafana_password.expose_secret().to_owned(),
             "prometheus_password" => self.prometheus_password.expose_secret().to_owned(),
             "jupyter_token" => self.jupyter_token.expose_secret().to_owned(),
+            "mlflow_password" => self.mlflow_password.expose_secret().to_owned(),
             "aws_credentials" => {
                 format!("[default]\naws_access_key_id = {user}\naws_secret_access_key = {password}\n")
             }
@@ -202,12 +210,13 @@ mod tests {
                 &secrets.prometheus_password,
                 &secrets.prometheus_hash,
                 &secrets.jupyter_token,
+                &secrets.mlflow_password,
             ]
             .map(|secret| secret.expose_secret().to_owned())
         };
         assert_eq!(texts(&first), texts(&again));
         let different: std::collections::BTreeSet<String> = texts(&first).into();
-        assert_eq!(different.len(), 8);
+        assert_eq!(different.len(), 9);
         for entry in std::fs::read_dir(folder.path().join("secrets")).unwrap() {
             assert_eq!(entry.unwrap().metadata().unwrap().permissions().mode() & 0o777, 0o600);
         }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 pub use access::{KeyPair, ensure_key_pair, key_pair};
 pub use certificate::{Certificate, certificate};
-pub use cluster::{GRAFANA_USER, PROMETHEUS_USER, Secrets, ensure_secrets};
+pub use cluster::{GRAFANA_USER, MLFLOW_USER, PROMETHEUS_USER, Secrets, ensure_secrets};
 pub use marks::Marks;
 use secrecy::{ExposeSecret as _, SecretString};
 pub use vault::{Store, Vault};

@@ -10,6 +10,7 @@ mod services;
 mod setup;
 mod workers;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -24,8 +25,8 @@ pub use self::mounts::{MountSource, MountSpec};
 pub use self::outputs::{OutputPath, same_name};
 use self::services::PrometheusChoice;
 pub use self::services::{
-    BuildSpec, ExternalStore, Fragment, GrafanaSpec, IMAGE_NAMES, Images, JupyterSpec, ObjectStoreSpec, PrometheusSpec,
-    Services, ServicesSpec, StoreKind, Switchable,
+    BuildSpec, ExternalStore, Fragment, GrafanaSpec, IMAGE_NAMES, Images, JupyterSpec, MLFLOW_VERSION, MlflowSpec,
+    ObjectStoreSpec, PrometheusSpec, Services, ServicesSpec, StoreKind, Switchable,
 };
 pub use self::setup::SetupSpec;
 pub use self::workers::{HostChoice, Per, WorkerGroup, Workers};
@@ -143,7 +144,13 @@ impl Spec {
             },
             grafana: given.grafana,
             jupyter: given.jupyter.unwrap_or(Switchable::Switch(by_default)),
+            mlflow: given.mlflow.unwrap_or(Switchable::Switch(false)),
         }
+    }
+
+    /// Whether gpucl starts an MLflow server for the cluster.
+    pub fn own_mlflow(&self) -> bool {
+        self.services().mlflow.settings().is_some()
     }
 
     /// The object store that gpucl starts for the cluster, if it has one.
@@ -185,10 +192,17 @@ impl Spec {
         self.data.iter().map(note).chain(files).collect()
     }
 
-    /// The setup, if it installs or runs anything.
-    pub fn setup(&self) -> Option<&SetupSpec> {
-        let setup = self.setup.as_ref()?;
-        (!setup.packages().is_empty() || !setup.commands.is_empty()).then_some(setup)
+    /// The setup, if it installs or runs anything. MLflow's client is part of it where the cluster has MLflow, unless
+    /// the spec installs another.
+    pub fn setup(&self) -> Option<Cow<'_, SetupSpec>> {
+        let own = self.setup.as_ref().filter(|setup| !setup.packages().is_empty() || !setup.commands.is_empty());
+        let has_client = || own.is_some_and(|setup| setup.packages().into_iter().any(is_mlflow));
+        if self.services().mlflow.settings().is_none() || has_client() {
+            return own.map(Cow::Borrowed);
+        }
+        let mut setup = own.cloned().unwrap_or_default();
+        setup.pip.push(format!("mlflow-skinny=={MLFLOW_VERSION}"));
+        Some(Cow::Owned(setup))
     }
 
     /// Whether the workers of a group may run on the n-th host.
@@ -384,6 +398,13 @@ pub enum Partial {
     Keep,
     /// Release them, and wait for all hosts.
     GiveBack,
+}
+
+/// Whether a requirement is MLflow, or its client alone.
+fn is_mlflow(requirement: &str) -> bool {
+    let name = requirement.trim().split(|letter: char| !letter.is_ascii_alphanumeric() && !"-_.".contains(letter));
+    let name = name.into_iter().next().unwrap_or_default().to_lowercase().replace(['_', '.'], "-");
+    matches!(name.as_str(), "mlflow" | "mlflow-skinny" | "mlflow-tracing")
 }
 
 #[cfg(test)]

@@ -145,6 +145,9 @@ pub struct HostPorts {
     pub grafana: u16,
     /// Jupyter's page.
     pub jupyter: u16,
+    /// MLflow's page and API.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub mlflow: u16,
     /// The first of the ports that Ray's nodes use on the host's network.
     pub ray: u16,
     /// The first port of each node's own block, if nodes have blocks.
@@ -152,12 +155,17 @@ pub struct HostPorts {
     pub blocks: BTreeMap<Key, u16>,
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(port: &u16) -> bool {
+    *port == 0
+}
+
 impl HostPorts {
     /// The ports that must be free before the first start, without those of Ray's nodes.
     pub fn all(&self) -> Vec<u16> {
-        let all =
-            [self.dashboard, self.client, self.object_store, self.console, self.prometheus, self.grafana, self.jupyter];
-        all.into_iter().filter(|port| *port != 0).collect()
+        let of_ray = [self.dashboard, self.client];
+        let of_services = [self.object_store, self.console, self.prometheus, self.grafana, self.jupyter, self.mlflow];
+        of_ray.into_iter().chain(of_services).filter(|port| *port != 0).collect()
     }
 }
 

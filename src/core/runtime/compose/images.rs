@@ -82,7 +82,7 @@ pub fn host_images(spec: &Spec, facts: &Facts, is_head: bool, library: &Library)
     };
     pulls.push(ray.clone());
     let ray = match spec.setup() {
-        Some(setup) => builds.setup("ray-setup", &ray, setup)?,
+        Some(setup) => builds.setup("ray-setup", &ray, &setup)?,
         None => ray,
     };
     let services = spec.services();
@@ -101,7 +101,7 @@ pub fn host_images(spec: &Spec, facts: &Facts, is_head: bool, library: &Library)
             Some(image) => {
                 pulls.push(image.clone());
                 match spec.setup() {
-                    Some(setup) => builds.setup("jupyter-setup", image, setup)?,
+                    Some(setup) => builds.setup("jupyter-setup", image, &setup)?,
                     None => image.clone(),
                 }
             }

@@ -39,6 +39,7 @@ impl HostPorts {
             prometheus: choose(9090),
             grafana: choose(3000),
             jupyter: choose(8888),
+            mlflow: 0,
             ray,
             blocks: BTreeMap::new(),
         }

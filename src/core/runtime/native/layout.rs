@@ -60,6 +60,16 @@ impl Layout {
         self.home.join("store.py")
     }
 
+    /// The program that starts the MLflow server.
+    pub fn tracking_script(&self) -> PathBuf {
+        self.home.join("tracking.py")
+    }
+
+    /// The file with the address and the login of MLflow, for jobs.
+    pub fn mlflow_login(&self) -> PathBuf {
+        self.home.join("secrets/mlflow.json")
+    }
+
     /// The folder of the object store's sockets, with a short path, and its name beside those of nodes.
     pub fn store_sockets(&self) -> (PathBuf, &'static str) {
         (self.link.join("o"), "o")

@@ -7,6 +7,8 @@
 
 mod checks;
 mod claim;
+mod mlflow;
+mod service;
 mod source;
 mod spread;
 mod stage;
@@ -28,7 +30,8 @@ use crate::runtime::project::{
     ByHand, CleanOptions, DeployRequest, Deployment, Filling, HostFolders, HostInput, LogRequest, Page, PrepareRequest,
     ProjectRuntime, nodes_of, setup,
 };
-use crate::spec::{NodeRole, NodeSpec, SetupSpec, Spec};
+use crate::secret::MLFLOW_USER;
+use crate::spec::{MLFLOW_VERSION, NodeRole, NodeSpec, SetupSpec, Spec};
 use crate::state::HostPorts;
 use crate::util::near;
 
@@ -55,6 +58,8 @@ const STOP_LIMIT: Duration = Duration::from_secs(120);
 /// The playbook that creates Ray's environment.
 const PLAYBOOK: &str = "ray-native";
 
+/// The playbook that makes the environment of the MLflow server.
+const MLFLOW_PLAYBOOK: &str = "mlflow-native";
 /// The playbook that installs the object store's program.
 const STORE_PLAYBOOK: &str = "store-native";
 /// The playbook that adds the packages and commands of a spec to a copy of Ray's environment.
@@ -121,7 +126,7 @@ impl ProjectRuntime for NativeRuntime {
     fn preparation(&self, request: &PrepareRequest<'_>) -> Result<Stage> {
         let PrepareRequest { spec, host, library, .. } = request;
         spread::refuse_closed_network(request)?;
-        spread::refuse_own_store(request)?;
+        spread::refuse_own_services(request)?;
         if let Some(odd) = spec.playbooks.keys().find(|name| *name != PLAYBOOK) {
             let error = Error::new(ErrorKind::Spec, format!("read `playbooks.{odd}`"))
                 .because(format!("the runtime `native` has no playbook `{odd}`; it has {PLAYBOOK}"));
@@ -146,15 +151,19 @@ impl ProjectRuntime for NativeRuntime {
         let mut ray = playbook::load(library, PLAYBOOK)?.stage("prepare", &variables, limit)?;
         source.leave_out(&mut ray);
         let mut stages = vec![ray];
-        // The store runs beside the head, on the first host.
+        // Services run beside the head, on the first host.
         let is_head = request.nodes.iter().all(|node| node.role != NodeRole::Head || node.host == host.key);
         if spec.own_store().is_some() && is_head {
             let variables = BTreeMap::from([("environments".to_owned(), host.folders.environments.clone())]);
             stages.push(playbook::load(library, STORE_PLAYBOOK)?.stage("prepare", &variables, limit)?);
         }
+        if spec.own_mlflow() && is_head {
+            let variables = BTreeMap::from([("mlflow_version".to_owned(), MLFLOW_VERSION.to_owned())]);
+            stages.push(playbook::load(library, MLFLOW_PLAYBOOK)?.stage("prepare", &variables, limit)?);
+        }
         // It takes the place of the Ray environment.
         if let Some(setup) = spec.setup() {
-            stages.push(of_setup(request, setup)?);
+            stages.push(of_setup(request, &setup)?);
         }
         Ok(Stage::join("prepare", stages, limit))
     }
@@ -207,15 +216,17 @@ impl ProjectRuntime for NativeRuntime {
         Ok(Deployment { host: host.clone(), project: input.tag.clone(), nodes, digests, stage, checks })
     }
 
-    fn pages(&self, _spec: &Spec, head_host: &Key, ports: &HostPorts) -> Vec<Page> {
-        vec![Page {
-            name: "dashboard".to_owned(),
+    fn pages(&self, spec: &Spec, head_host: &Key, ports: &HostPorts) -> Vec<Page> {
+        let page = |name: &str, port: u16, secret: &str, user: Option<&str>| Page {
+            name: name.to_owned(),
             host: head_host.clone(),
-            port: ports.dashboard,
-            secret: "ray_token".to_owned(),
-            user: None,
+            port,
+            secret: secret.to_owned(),
+            user: user.map(str::to_owned),
             user_secret: None,
-        }]
+        };
+        let mlflow = spec.own_mlflow().then(|| page("mlflow", ports.mlflow, "mlflow_password", Some(MLFLOW_USER)));
+        std::iter::once(page("dashboard", ports.dashboard, "ray_token", None)).chain(mlflow).collect()
     }
 
     fn inspect_script(&self, tag: &str, folders: &HostFolders) -> String {

@@ -46,6 +46,8 @@ pub struct ServicesSpec {
     pub grafana: Option<Switchable<GrafanaSpec>>,
     /// Jupyter, connected to the cluster.
     pub jupyter: Option<Switchable<JupyterSpec>>,
+    /// MLflow, which records the runs and models of jobs; absent unless it is enabled here.
+    pub mlflow: Option<Switchable<MlflowSpec>>,
 }
 
 /// The services of a cluster, with the runtime's defaults where the spec has none.
@@ -59,7 +61,18 @@ pub struct Services {
     pub grafana: Option<Switchable<GrafanaSpec>>,
     /// Jupyter.
     pub jupyter: Switchable<JupyterSpec>,
+    /// MLflow.
+    pub mlflow: Switchable<MlflowSpec>,
 }
+
+/// The version of MLflow: of the server, and of the client in the nodes' environment.
+pub const MLFLOW_VERSION: &str = "3.17.2";
+
+/// MLflow.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(extend("asks_nothing" = []))]
+pub struct MlflowSpec {}
 
 /// The kinds of object store that gpucl can start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]

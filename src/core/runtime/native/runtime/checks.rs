@@ -2,11 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::claim::has_store;
-use super::claim::{blocks_of, ports_of_node};
+use super::claim::{blocks_of, ports_of_node, services_on};
 use super::source::Source;
 use super::stage::{gcs, gpus_of};
-use super::{LOOPBACK, header, spread, store};
+use super::{LOOPBACK, header, mlflow, spread, store};
 use crate::error::Result;
 use crate::name::Key;
 use crate::render::quote;
@@ -22,7 +21,7 @@ const CHECK_LIMIT: u32 = 100;
 /// The shell code of a host's checks.
 pub(super) fn checks(request: &DeployRequest<'_>, host: &HostInput, nodes: &[NodeSpec]) -> Result<String> {
     let name = host.key.display_name();
-    let own = has_store(request, host).then(Key::object_store);
+    let own = services_on(request, host);
     let keys: Vec<&str> = nodes.iter().map(|node| &node.key).chain(&own).map(Key::as_str).collect();
     let blocks = blocks_of(request);
     let modules = Source::of(request.spec, &host.site).environment();
@@ -61,6 +60,9 @@ pub(super) fn checks(request: &DeployRequest<'_>, host: &HostInput, nodes: &[Nod
         });
         if let Some(store) = store::want(request, &blocks) {
             want["store"] = store;
+        }
+        if let Some(mlflow) = mlflow::want(request, &blocks) {
+            want["mlflow"] = mlflow;
         }
         run("cluster", "head", "cluster.py", &["cluster".to_owned(), want.to_string()]);
         let mut workers = Vec::new();

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{PORTS, header};
+use super::{PORTS, header, mlflow};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Key;
 use crate::render::quote;
@@ -31,7 +31,7 @@ pub(super) fn refused(lines: &[String]) -> Result<()> {
     }
 }
 
-/// The script that claims a block for each node of this host, and for the object store.
+/// The script that claims a block for each node and service of this host.
 pub(super) fn script(request: &DeployRequest<'_>, host: &HostInput) -> String {
     let nodes = nodes_of(request.nodes, &host.key);
     let mut wants = String::new();
@@ -89,6 +89,9 @@ pub(super) fn claimed(request: &DeployRequest<'_>, host: &HostInput, lines: &[St
     if has_store(request, host) {
         ports.object_store = store_ports(&ports.blocks).s3();
     }
+    if has_mlflow(request, host) {
+        ports.mlflow = mlflow::port(&ports.blocks);
+    }
     Ok(ports)
 }
 
@@ -104,16 +107,33 @@ fn port_is_taken(holder: &str) -> Error {
         .hint("end that process, name another port, or leave `dashboard_port` out: then gpucl finds a free one")
 }
 
-/// What has a block of ports on a host: its nodes, and the object store.
+/// What has a block of ports on a host: its nodes and services.
 fn keys_on(request: &DeployRequest<'_>, host: &HostInput) -> Vec<Key> {
     let nodes = nodes_of(request.nodes, &host.key).into_iter().map(|node| node.key);
-    nodes.chain(has_store(request, host).then(Key::object_store)).collect()
+    nodes.chain(services_on(request, host)).collect()
 }
 
-/// Whether the cluster's own object store runs on this host: it is beside the head.
+/// The services that gpucl starts for the cluster.
+fn services(request: &DeployRequest<'_>) -> impl Iterator<Item = Key> {
+    let store = request.spec.own_store().map(|_| Key::object_store());
+    let mlflow = request.spec.own_mlflow().then(Key::mlflow);
+    store.into_iter().chain(mlflow)
+}
+
+/// The services that run on this host: they are beside the head.
+pub(super) fn services_on(request: &DeployRequest<'_>, host: &HostInput) -> Vec<Key> {
+    let is_head = request.nodes.iter().any(|node| node.role == NodeRole::Head && node.host == host.key);
+    services(request).filter(|_| is_head).collect()
+}
+
+/// Whether the cluster's own object store runs on this host.
 pub(super) fn has_store(request: &DeployRequest<'_>, host: &HostInput) -> bool {
-    request.spec.own_store().is_some()
-        && request.nodes.iter().any(|node| node.role == NodeRole::Head && node.host == host.key)
+    services_on(request, host).contains(&Key::object_store())
+}
+
+/// Whether the cluster's own MLflow server runs on this host.
+pub(super) fn has_mlflow(request: &DeployRequest<'_>, host: &HostInput) -> bool {
+    services_on(request, host).contains(&Key::mlflow())
 }
 
 /// The ports of the object store, from these blocks.
@@ -127,8 +147,8 @@ pub(super) fn ports_of_node(blocks: &BTreeMap<Key, u16>, node: &NodeSpec) -> Nod
     NodePorts { base, dashboard: node.dashboard_port.unwrap_or(base + 1) }
 }
 
-/// The blocks of all nodes and of the object store: the claimed ones, and for the others the first to try, so that a plan can be made
-/// before anything is claimed.
+/// The blocks of all nodes and services: the claimed ones, and for the others the first to try, so that a plan can be
+/// made before anything is claimed.
 pub(super) fn blocks_of(request: &DeployRequest<'_>) -> BTreeMap<Key, u16> {
     let mut blocks: BTreeMap<Key, u16> = request
         .hosts
@@ -136,17 +156,16 @@ pub(super) fn blocks_of(request: &DeployRequest<'_>) -> BTreeMap<Key, u16> {
         .flat_map(|host| host.ports.blocks.iter().map(|(key, base)| (key.clone(), *base)))
         .collect();
     let mut taken: BTreeSet<u16> = blocks.values().copied().collect();
-    let store = request.spec.own_store().map(|_| Key::object_store());
-    for key in request.nodes.iter().map(|node| &node.key).chain(&store) {
-        if blocks.contains_key(key) {
+    for key in request.nodes.iter().map(|node| node.key.clone()).chain(services(request)) {
+        if blocks.contains_key(&key) {
             continue;
         }
         let span = BLOCKS.end - BLOCKS.start;
-        let from = first_block(&request.scope.tag(key).to_string()) - BLOCKS.start;
+        let from = first_block(&request.scope.tag(&key).to_string()) - BLOCKS.start;
         let bases = (0..span).map(|offset| (BLOCKS.start + (from + offset) % span) * BLOCK);
         let base = bases.clone().find(|base| !taken.contains(base)).unwrap_or(BLOCKS.start * BLOCK);
         taken.insert(base);
-        blocks.insert(key.clone(), base);
+        blocks.insert(key, base);
     }
     blocks
 }

@@ -60,9 +60,19 @@ pub(super) fn refuse_closed_network(request: &PrepareRequest<'_>) -> Result<()> 
         .hint("use `runtime: docker`, which sets a firewall, or a single host"))
 }
 
-/// Rejects the cluster's own object store in a spread cluster: it listens on the loopback of the head's host.
-pub(super) fn refuse_own_store(request: &PrepareRequest<'_>) -> Result<()> {
-    if request.spec.own_store().is_none() || !is_spread(request.hosts) {
+/// Rejects the cluster's own services in a spread cluster: they listen on the loopback of the head's host.
+pub(super) fn refuse_own_services(request: &PrepareRequest<'_>) -> Result<()> {
+    if !is_spread(request.hosts) {
+        return Ok(());
+    }
+    if request.spec.own_mlflow() {
+        return Err(Error::new(ErrorKind::Spec, "read `services.mlflow`")
+            .because(
+                "it listens on the loopback of the head's host alone, and this cluster's hosts are several machines",
+            )
+            .hint("leave it out; jobs can log to a server that exists: gpucl job submit --env MLFLOW_TRACKING_URI=…"));
+    }
+    if request.spec.own_store().is_none() {
         return Ok(());
     }
     Err(Error::new(ErrorKind::Spec, "read `services.object_store`")

@@ -7,9 +7,9 @@ use std::time::Duration;
 use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
 
-use super::claim::{blocks_of, has_store, ports_of_node, store_ports};
+use super::claim::{blocks_of, has_mlflow, has_store, ports_of_node, services_on, store_ports};
 use super::source::Source;
-use super::{BLOCK, LOOPBACK, PROCESSES, spread, store};
+use super::{BLOCK, LOOPBACK, PROCESSES, mlflow, spread, store};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::host::StageFile;
 use crate::name::Key;
@@ -55,6 +55,7 @@ fn launch_of(
         // The user's variables may name another store.
         launch.environment.entry(name.to_owned()).or_insert(value);
     }
+    launch.environment.extend(mlflow::environment(request, &layout).map(|(name, value)| (name.to_owned(), value)));
     let source = Source::of(request.spec, &host.site);
     if !source.modules.is_empty() {
         // The supervisor's, which has the modules' folders behind Ray's.
@@ -150,6 +151,10 @@ fn nodes_file(
         ranges.push([base, base + StorePorts::COUNT - 1]);
         launches.push(launch);
     }
+    if let Some(launch) = mlflow::launch(request, host, &layout, &blocks)? {
+        ranges.push([mlflow::port(&blocks); 2]);
+        launches.push(launch);
+    }
     let mut file = json!({
         "v": 1,
         "tag": host.tag,
@@ -190,13 +195,15 @@ pub(super) fn deploy(
     }
     let token = request.secrets.ray_token.expose_secret().as_bytes().to_vec();
     files.push(StageFile { path: "secrets/ray_token".to_owned(), mode: 0o600, bytes: token });
+    let blocks = blocks_of(request);
     files.extend(store::files(request, host)?);
+    files.extend(mlflow::files(request, host, &blocks)?);
     let (file, digests) = nodes_file(request, host, nodes)?;
     let what = serde_json::to_vec_pretty(&file).doing(ErrorKind::Internal, doing)?;
     files.push(StageFile { path: "nodes.json".to_owned(), mode: 0o600, bytes: what });
     let config = files.iter().map(|file| (&file.path, digest::short(&file.bytes))).collect::<Vec<_>>();
-    let store = has_store(request, host).then(Key::object_store);
-    let keys: Vec<&str> = nodes.iter().map(|node| &node.key).chain(&store).map(Key::as_str).collect();
+    let services = services_on(request, host);
+    let keys: Vec<&str> = nodes.iter().map(|node| &node.key).chain(&services).map(Key::as_str).collect();
     let timeouts = &request.spec.timeouts;
     // Another host, perhaps the head's, can become ready much later.
     let others = if request.spec.hosts.len() > 1 { timeouts.ready.0 } else { Duration::ZERO };
@@ -211,10 +218,13 @@ pub(super) fn deploy(
     let within = |script: &str| format!("home=$gpucl_home\n{modules}{PROCESSES}{script}");
     let mut affected_paths: Vec<String> =
         nodes.iter().map(|node| format!("process {}", node.key.display_name())).collect();
-    let blocks = blocks_of(request);
-    if store.is_some() {
+    if has_store(request, host) {
         affected_paths.push("process object-store".to_owned());
         affected_paths.push(format!("port {LOOPBACK}:{}", store_ports(&blocks).s3()));
+    }
+    if has_mlflow(request, host) {
+        affected_paths.push("process mlflow".to_owned());
+        affected_paths.push(format!("port {LOOPBACK}:{}", mlflow::port(&blocks)));
     }
     let is_head = nodes.iter().any(|node| node.role == NodeRole::Head);
     if is_head {

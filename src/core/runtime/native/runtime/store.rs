@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::LOOPBACK;
 use super::claim::{has_store, store_ports};
+use super::service::{Service, isolated};
 use crate::error::{Doing as _, ErrorKind, Result};
 use crate::host::StageFile;
 use crate::name::Key;
@@ -14,7 +15,6 @@ use crate::playbook::{KnownError, Step};
 use crate::render::quote;
 use crate::runtime::native::Layout;
 use crate::runtime::project::{DeployRequest, HostInput};
-use crate::util::digest;
 use secrecy::ExposeSecret as _;
 
 /// Placeholders for paths known only on the host; `host.py` replaces them.
@@ -25,7 +25,7 @@ const PROGRAM: &str = "@store@";
 pub(super) const READY_LIMIT: u32 = 90;
 
 /// The URL and the region of the store that nodes use; `None` if the cluster has none.
-fn place(request: &DeployRequest<'_>, blocks: &BTreeMap<Key, u16>) -> Option<(String, String)> {
+pub(super) fn place(request: &DeployRequest<'_>, blocks: &BTreeMap<Key, u16>) -> Option<(String, String)> {
     let store = request.spec.services().object_store.settings()?;
     Some(match store.external {
         Some(external) => (external.endpoint, external.region),
@@ -46,6 +46,11 @@ pub(super) fn environment(
         ("AWS_REGION", region),
         ("AWS_SHARED_CREDENTIALS_FILE", layout.store_credentials().display().to_string()),
     ]
+}
+
+/// The store's first bucket; `None` if the cluster has no store, or it no bucket.
+pub(super) fn bucket(request: &DeployRequest<'_>) -> Option<String> {
+    request.spec.services().object_store.settings()?.buckets.into_iter().next()
 }
 
 /// The store, as input to the probe.
@@ -90,37 +95,15 @@ pub(super) fn launch(
     if !has_store(request, host) {
         return Ok(None);
     }
-    let key = Key::object_store();
     let ports = store_ports(blocks);
     let (sockets, short) = layout.store_sockets();
-    let python = format!("{RAY_ENV}/bin/python");
     let path = |path: std::path::PathBuf| path.display().to_string();
-    let mut argv: Vec<String> = [&python, "-I", "-B"].map(str::to_owned).into();
-    argv.extend([path(layout.reaper_script()), "run".to_owned(), path(layout.home().to_owned()), key.to_string()]);
-    argv.extend([&python, "-I", "-B"].map(str::to_owned));
+    let mut argv: Vec<String> = isolated(&format!("{RAY_ENV}/bin/python")).into();
     argv.extend([path(layout.store_script()), PROGRAM.to_owned(), path(layout.home().to_owned())]);
     argv.extend([ports.base.to_string(), path(sockets)]);
-    let tag = request.scope.tag(&key).to_string();
-    let mut environment =
-        BTreeMap::from([("GPUCL_TAG".to_owned(), tag.clone()), ("GPUCL_HOST".to_owned(), host.tag.clone())]);
-    // Its program and keys are files: what changes in them must change the digest.
-    let files = files(request, host)?;
-    let files: Vec<_> = files.iter().map(|file| (&file.path, digest::short(&file.bytes))).collect();
-    let own = digest::of_json(&(&argv, &environment, files));
-    environment.insert("GPUCL_DIGEST".to_owned(), own.clone());
-    let launch = json!({
-        "key": key,
-        "name": "object-store",
-        "role": "service",
-        "tag": tag,
-        "digest": own,
-        "short": short,
-        "argv": argv,
-        "environment": environment,
-        "log": layout.home().join("logs/object-store.log"),
-        "answers": [ports.s3()],
-    });
-    Ok(Some(launch))
+    let files = &files(request, host)?;
+    let service = Service { key: Key::object_store(), name: "object-store", short, argv, files, answers: ports.s3() };
+    Ok(Some(service.launch(request, host, layout)))
 }
 
 /// The step that waits for the store and makes its buckets; `None` on hosts without it.
