@@ -54,13 +54,14 @@ impl<'a> Opening<'a> {
         Self { settings, spec, loaded: None, up: None, known, connections: folder, credentials: folder, look }
     }
 
-    /// The ports of these pages on this machine: those of the state, or chosen for an `up`.
+    /// The ports of these pages on this machine: those of the state, and for an `up` new ones of the others.
     pub(super) fn pages(&self, names: &[&str]) -> Result<Pages> {
-        match (self.known.pages(), self.up) {
-            (Some(pages), _) => Ok(pages.clone()),
-            (None, Some(_)) => choose_pages(names),
-            (None, None) => Ok(Pages::new()),
+        let mut pages = self.known.pages().cloned().unwrap_or_default();
+        if self.up.is_some() {
+            let others: Vec<&str> = names.iter().copied().filter(|name| !pages.contains_key(*name)).collect();
+            pages.extend(choose_pages(&others)?);
         }
+        Ok(pages)
     }
 }
 

@@ -36,7 +36,7 @@ pub(super) struct OnHosts {
     pub(super) secrets: Result<Secrets>,
     /// The files of this machine that hosts should have; `None` where nothing is filled.
     pub(super) files: Option<Vec<LocalFiles>>,
-    /// The ports of the pages on this machine, unless the state has them.
+    /// The ports of the pages on this machine: chosen once and kept.
     pub(super) pages: Pages,
     /// How hosts are cleaned when everything is removed; `None` for a command that removes only what it must.
     pub(super) removal: Option<DownOptions>,

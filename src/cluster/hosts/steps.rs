@@ -12,7 +12,7 @@ use crate::name::Key;
 use crate::playbook::{self, Stage, StageReport};
 use crate::provider::Recorder as _;
 use crate::runtime::project::{self, Container, Filling};
-use crate::state::{ClusterState, HostPorts, Pages};
+use crate::state::{ClusterState, HostPorts};
 
 impl OnHosts {
     async fn run_stage(&self, on: &dyn Host, stage: &Stage) -> Result<StageReport> {
@@ -112,12 +112,12 @@ impl OnHosts {
             note_place(host, &place, ledger)?;
         }
         self.claim_ports(&known).await?;
-        let (layout, pages) = (self.layout(&known), self.pages(&known));
+        let (layout, pages) = (self.layout(&known), &self.pages);
         let own = layout.host(host)?;
         ledger.note_host(host, |host| {
             (host.ports, host.address) = (Some(own.ports.clone()), Some(own.address.clone()));
         })?;
-        let deployment = layout.deployment(host, &pages)?;
+        let deployment = layout.deployment(host, pages)?;
         ledger.note_project(project, |noted| {
             if *project == Key::project(0) {
                 noted.pages = Some(pages.clone());
@@ -134,18 +134,13 @@ impl OnHosts {
         Ok(())
     }
 
-    /// The local ports of the pages: chosen once and kept.
-    fn pages(&self, known: &ClusterState) -> Pages {
-        known.pages().unwrap_or(&self.pages).clone()
-    }
-
     /// Claims ports on all hosts, once per command.
     async fn claim_ports(&self, known: &ClusterState) -> Result<()> {
-        let (layout, pages) = (self.layout(known), self.pages(known));
+        let (layout, pages) = (self.layout(known), &self.pages);
         let claim = async |host: Key| -> Result<Option<HostPorts>> {
-            let Some(script) = layout.claim_script(&host, &pages)? else { return Ok(None) };
+            let Some(script) = layout.claim_script(&host, pages)? else { return Ok(None) };
             let lines = self.fleet.run(&host, "find ports on", &script).await?;
-            layout.claimed(&host, &pages, &lines).map(Some)
+            layout.claimed(&host, pages, &lines).map(Some)
         };
         self.fleet.claim_ports(claim).await
     }

@@ -75,6 +75,7 @@ fn has_services(spec: &Spec) -> bool {
     services.object_store.settings().is_some()
         || services.prometheus.settings().is_some()
         || services.jupyter.settings().is_some()
+        || services.mlflow.settings().is_some()
         || services.grafana.is_some_and(|grafana| grafana.settings().is_some())
 }
 

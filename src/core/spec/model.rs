@@ -418,4 +418,19 @@ mod tests {
         assert!(spec("{index_url: 'https://h/simple'}").setup().is_none());
         assert!(spec("{commands: ['true']}").setup().is_some());
     }
+
+    #[test]
+    fn the_client_of_mlflow_is_part_of_the_setup_unless_the_spec_installs_another() {
+        let packages = |setup: &str| {
+            let text = format!("name: demo\nservices: {{mlflow: true}}\nsetup: {setup}\n");
+            let spec: Spec = serde_yaml::from_str(&text).unwrap();
+            spec.setup().unwrap().packages().into_iter().map(str::to_owned).collect::<Vec<_>>()
+        };
+        let client = format!("mlflow-skinny=={MLFLOW_VERSION}");
+        assert_eq!(packages("{}"), [client.clone()]);
+        assert_eq!(packages("{pip: [torch, mlflow-thing]}"), ["torch", "mlflow-thing", &client]);
+        for own in ["mlflow", "MLflow[extras]>=3", "mlflow_skinny == 3.1"] {
+            assert_eq!(packages(&format!("{{pip: ['{own}']}}")), [own], "{own}");
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! The services beside Ray and their images. Of these keys the runtime `native` has the object store only.
+//! The services beside Ray and their images. Of these keys the runtime `native` has the object store and MLflow only.
 
 use std::collections::BTreeMap;
 
@@ -33,8 +33,8 @@ impl<T> Default for Switchable<T> {
     }
 }
 
-/// The services beside Ray on the head's host. With the runtime `docker` all are enabled by default; the runtime
-/// `native` has the object store only, and only when it is enabled here.
+/// The services beside Ray on the head's host. With the runtime `docker` all but MLflow are enabled by default; the runtime
+/// `native` has the object store and MLflow only, and only when they are enabled here.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ServicesSpec {

@@ -72,6 +72,12 @@ pub(super) fn services(spec: &Spec, problems: &mut Vec<Problem>) {
         capabilities(&join(&owner, "capabilities"), &names, problems);
     }
     object_store(spec, problems);
+    if spec.own_mlflow() {
+        problems.push(
+            Problem::of_key("services.mlflow", "requires the runtime `native`, but this spec has `docker`")
+                .note("leave it out, or set `runtime: native`"),
+        );
+    }
     if let Some(prometheus) = services.prometheus.settings() {
         let text = &prometheus.retention;
         let number = text.trim_end_matches(['h', 'd', 'w', 'y']);
@@ -267,7 +273,16 @@ mod tests {
     }
 
     #[test]
-    fn without_containers_the_object_store_is_the_only_service() {
+    fn mlflow_is_absent_unless_it_is_asked_for_and_not_in_containers_yet() {
+        for fine in ["{}", "{mlflow: false}", "{mlflow: true}", "{mlflow: {}}"] {
+            assert_eq!(wrong(&format!("services: {fine}\n")), [], "{fine}");
+        }
+        let refused = wrong("runtime: docker\nservices: {mlflow: true}\n");
+        assert_eq!(refused[0].0, "services.mlflow");
+    }
+
+    #[test]
+    fn without_containers_the_object_store_and_mlflow_are_the_only_services() {
         let paths = |more: &str| wrong(more).into_iter().map(|(path, _)| path).collect::<Vec<_>>();
         for fine in ["true", "false", "{buckets: [ray, data]}"] {
             assert_eq!(wrong(&format!("services: {{object_store: {fine}, jupyter: false}}\n")), []);
