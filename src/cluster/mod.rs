@@ -9,7 +9,6 @@ mod hosts;
 pub mod lease;
 mod limits;
 mod local_files;
-mod machine;
 mod machines;
 mod open;
 mod options;
@@ -26,6 +25,7 @@ mod stop;
 mod substrate;
 mod up;
 mod verify;
+mod which_machine;
 mod worker;
 
 pub use access::access;
@@ -34,7 +34,6 @@ pub(crate) use errors::{not_running, unknown};
 pub use gc::{Found, Gc, GcOptions, Standing};
 pub use hosts::HostConnector;
 pub use limits::secrets_of;
-pub use machine::{other_machine, refuse_other_machine};
 pub use machines::{
     Bridge, CLIENT_PORT, DASHBOARD_PORT, Machine, Machines, PodHost, Pods, Remote, RemoteHost, RemotePort, local_hosts,
     node_logs,
@@ -49,4 +48,5 @@ pub use status::{inspect, list, status};
 pub use stop::stop;
 pub use up::up;
 pub use verify::verify;
+pub use which_machine::{other_machine, refuse_other_machine};
 pub use worker::{by_hand, named};
