@@ -56,7 +56,7 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
                 .collect();
             let local = local.ok_or_else(|| usage("copy", "both sides are on a host; copy to this machine first"))?;
             let machine = machines.open(host).await?;
-            all.add(machine.put(&local, path, args.root).await?);
+            all.bytes += machine.put(&local, path, args.root).await?;
             machine.close().await;
         }
         Side::Here(goal) => {

@@ -56,7 +56,7 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     let machine = target.machines(app).await?.open(host).await?;
     let synced = async {
         let end = |side: &Side<'_>| match side {
-            Side::Here(path) => Ok(End::Here(Here { path: path.into(), within: None })),
+            Side::Here(path) => Ok(End::Here(Here { path: path.into() })),
             Side::There { path, .. } => machine.end(path, args.root),
         };
         let differences = compare(&end(&from)?, &end(&to)?, options).await?;

@@ -10,11 +10,16 @@ use crate::provider::HostPlace;
 use crate::runtime::project::DATA_FOLDER;
 use crate::state::ClusterState;
 
-/// The data folder of a host that is this machine, by the name of the host or of a node on it.
+/// The data folder of the host that is this machine.
+pub(in crate::cluster) fn data_here(state: &ClusterState) -> Option<PathBuf> {
+    host_here(state, "head").ok().map(|(_, folder)| folder.join(DATA_FOLDER))
+}
+
+/// A host that is this machine and its folder, by the name of the host or of a node on it.
 ///
 /// # Errors
 /// When the cluster has no host of that name.
-pub(in crate::cluster) fn data_here(state: &ClusterState, name: &str) -> Result<PathBuf> {
+pub(super) fn host_here<'a>(state: &'a ClusterState, name: &str) -> Result<(&'a Key, &'a PathBuf)> {
     let plain = |text: &str| text.replace('-', "");
     let nodes = state.started_nodes();
     let mut known = Vec::new();
@@ -23,7 +28,7 @@ pub(in crate::cluster) fn data_here(state: &ClusterState, name: &str) -> Result<
         let mut names = vec![key.display_name(), Key::head().display_name()];
         names.extend(nodes.iter().filter(|node| node.host == *key).map(|node| node.key.display_name()));
         if names.iter().any(|known| plain(known) == plain(name)) {
-            return Ok(folder.join(DATA_FOLDER));
+            return Ok((key, folder));
         }
         known.extend(names);
     }

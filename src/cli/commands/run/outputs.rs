@@ -111,15 +111,10 @@ pub(super) async fn fetch(
                     outputs.aside.push(error);
                 }
             },
-            Err(error) if is_missing(&error) => outputs.missing.push(path.clone()),
+            Err(error) if error.kind() == ErrorKind::NotFound => outputs.missing.push(path.clone()),
             Err(error) => failure = failure.or(Some(error.while_doing(format!("fetch the output {path}")))),
         }
     }
     head.close().await;
     failure.map_or(Ok(()), Err)
-}
-
-/// Whether the error says that the output does not exist, here or on the host.
-fn is_missing(error: &Error) -> bool {
-    error.kind() == ErrorKind::NotFound || matches!(error.causes(), [cause] if cause.ends_with("does not exist there"))
 }
