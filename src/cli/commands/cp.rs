@@ -57,7 +57,6 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
             let local = local.ok_or_else(|| usage("copy", "both sides are on a host; copy to this machine first"))?;
             let machine = machines.open(host).await?;
             all.bytes += machine.put(&local, path, args.root).await?;
-            machine.close().await;
         }
         Side::Here(goal) => {
             if sources.len() > 1 && !Path::new(goal).is_dir() {
@@ -71,7 +70,6 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
                 };
                 let machine = machines.open(host).await?;
                 all.add(machine.get(path, Path::new(goal), args.root).await?);
-                machine.close().await;
             }
         }
     }

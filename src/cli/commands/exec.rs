@@ -10,7 +10,7 @@ use crate::cli::exit_code;
 use crate::cli::target::Target;
 use crate::cluster::{self, Machines, PodHost, Pods, Remote};
 use crate::error::{Error, ErrorKind, Result};
-use crate::host::{ExecEnd, Host, Stream};
+use crate::host::{Account, ExecEnd, Host, Stream};
 use crate::ray::shell_line;
 use crate::render::quote_path;
 
@@ -132,10 +132,8 @@ async fn by_ssh(app: &App, args: &Args, remote: &Remote) -> Result<u8> {
         let program = format!("{data}exec {}\n", shell_line(&args.command));
         async move {
             let ssh = remote.connect(host).await?;
-            let ssh = if args.root { ssh } else { ssh.as_user() };
-            let code = on(app, &ssh, &program, &label, args.raw).await;
-            ssh.close().await;
-            code
+            let ssh = ssh.by(if args.root { Account::Root } else { Account::User });
+            on(app, &ssh, &program, &label, args.raw).await
         }
     });
     let mut code = exit_code::DONE;

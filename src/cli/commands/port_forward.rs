@@ -45,16 +45,15 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     let host = remote.host(name)?;
     let ssh = remote.connect(host).await?;
     let tunnel = match args.local {
-        Some(local) => Tunnel::open(&ssh, port, local).await?,
-        None => match Tunnel::open(&ssh, port, port).await {
+        Some(local) => Tunnel::open(ssh, port, local).await?,
+        None => match Tunnel::open(ssh, port, port).await {
             Ok(tunnel) => tunnel,
-            Err(_) => Tunnel::open(&ssh, port, 0).await?,
+            Err(_) => Tunnel::open(ssh, port, 0).await?,
         },
     };
     report(app, host.name(), port, tunnel.local());
     ends.wait().await;
     tunnel.close().await;
-    ssh.close().await;
     app.ui.status("closed: no listener is left");
     Ok(exit_code::DONE)
 }

@@ -109,13 +109,6 @@ impl Machine {
         Self { way, data: DATA.to_owned(), data_in_nodes: None, data_is_roots: false }
     }
 
-    /// Closes the connection to it.
-    pub async fn close(self) {
-        if let Way::Ssh(ssh) = self.way {
-            ssh.close().await;
-        }
-    }
-
     /// A path of the host as one end of a sync.
     pub fn end(&self, path: &str, is_root: bool) -> Result<End<'_>> {
         let HostPath { path, within, is_root } = self.on_host(path, is_root)?;

@@ -79,7 +79,7 @@ impl Machines {
     /// If it does not answer.
     pub async fn head_by_ssh(&self) -> Result<Option<SshHost>> {
         match self {
-            Self::Ssh(remote) => remote.connect(remote.host("head")?).await.map(Some),
+            Self::Ssh(remote) => remote.connect(remote.host("head")?).await.cloned().map(Some),
             Self::Here { .. } | Self::Pods(_) => Ok(None),
         }
     }
@@ -97,7 +97,7 @@ impl Machines {
             }
             Self::Ssh(remote) => {
                 let host = remote.host(name)?;
-                Ok(Machine::by_ssh(host, remote.connect(host).await?))
+                Ok(Machine::by_ssh(host, remote.connect(host).await?.clone()))
             }
             Self::Pods(pods) => Ok(Machine::pod(pods, &pods.named(name).await?)),
         }
@@ -112,10 +112,8 @@ impl Machines {
             Self::Here { .. } => vec![self.open("head").await?],
             Self::Ssh(remote) => {
                 let each = remote.hosts.iter().map(|host| async move {
-                    let machine = Machine::by_ssh(host, remote.connect(host).await?);
-                    let done = machine.set_job_secrets(id, text).await;
-                    machine.close().await;
-                    done
+                    let machine = Machine::by_ssh(host, remote.connect(host).await?.clone());
+                    machine.set_job_secrets(id, text).await
                 });
                 // All have ended by then: none is left half done.
                 return join_all(each).await.into_iter().collect();

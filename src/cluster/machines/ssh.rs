@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tokio::sync::OnceCell;
+
 use crate::error::{Error, ErrorKind, Result};
 use crate::host::{Connections, HostEntry, SshHost, SshTarget};
 use crate::name::{Key, Tag};
@@ -15,7 +17,6 @@ use crate::state::{ClusterState, ItemKind, Paths};
 const ANSWERS_WITHIN: Duration = Duration::from_secs(20);
 
 /// A host that is reached by SSH.
-#[derive(Clone)]
 pub struct RemoteHost {
     /// The host's key in the state.
     pub key: Key,
@@ -29,6 +30,8 @@ pub struct RemoteHost {
     pub site: Site,
     /// The runtime of its nodes.
     pub runtime: &'static dyn ProjectRuntime,
+    /// The connection to it, from its first use on.
+    ssh: OnceCell<SshHost>,
 }
 
 impl RemoteHost {
@@ -57,12 +60,13 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// Connects to one of the hosts.
+    /// The connection to one of the hosts: one for all who ask, open as long as the hosts are known.
     ///
     /// # Errors
     /// If it does not answer in time.
-    pub async fn connect(&self, host: &RemoteHost) -> Result<SshHost> {
-        self.connections.connect(host.name(), host.home(), ANSWERS_WITHIN, std::future::pending()).await
+    pub async fn connect<'a>(&self, host: &'a RemoteHost) -> Result<&'a SshHost> {
+        let connect = || self.connections.connect(host.name(), host.home(), ANSWERS_WITHIN, std::future::pending());
+        host.ssh.get_or_try_init(connect).await
     }
 
     /// Finds a host by display name (`host-0`, `head`, `worker-1`, or without the hyphen) or by address.
@@ -123,7 +127,10 @@ async fn remote_hosts(state: &ClusterState, context: &Context) -> Result<Vec<Rem
         if number == 0 && !nodes.iter().any(|node| node.key == Key::head()) {
             names.push(Key::head().display_name());
         }
-        hosts.push((number, RemoteHost { key: key.clone(), tag, names, target, site: *site, runtime }));
+        hosts.push((
+            number,
+            RemoteHost { key: key.clone(), tag, names, target, site: *site, runtime, ssh: OnceCell::new() },
+        ));
     }
     hosts.sort_by_key(|(number, _)| *number);
     Ok(hosts.into_iter().map(|(_, host)| host).collect())

@@ -88,7 +88,6 @@ async fn on(app: &App, remote: &Remote, host: &RemoteHost, request: &LogRequest,
     };
     let end =
         ssh.exec(&host.runtime.logs_script(&host.tag.to_string(), &host.folders(), request), &mut on_line).await?;
-    ssh.close().await;
     let failed = || Error::new(ErrorKind::Host, format!("show the logs of {}", host.name()));
     match end {
         ExecEnd::Exited(0) => Ok(()),

@@ -115,6 +115,5 @@ pub(super) async fn fetch(
             Err(error) => failure = failure.or(Some(error.while_doing(format!("fetch the output {path}")))),
         }
     }
-    head.close().await;
     failure.map_or(Ok(()), Err)
 }
