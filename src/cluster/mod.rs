@@ -35,8 +35,8 @@ pub use gc::{Found, Gc, GcOptions, Standing};
 pub use hosts::HostConnector;
 pub use limits::secrets_of;
 pub use machines::{
-    Bridge, CLIENT_PORT, DASHBOARD_PORT, Machine, Machines, PodHost, Pods, Remote, RemoteHost, RemotePort, local_hosts,
-    node_logs,
+    Bridge, CLIENT_PORT, DASHBOARD_PORT, LogFile, Machine, Machines, PodHost, Pods, Remote, RemoteHost, RemotePort,
+    local_hosts, node_logs,
 };
 pub use options::{Approval, Ask, DownOptions, UpOptions};
 pub use outcome::{HostAffectedPaths, Planned, Proof, UpOutcome, UpReport, Verified};

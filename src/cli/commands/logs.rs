@@ -1,18 +1,17 @@
 //! `gpucl logs`.
 
 mod containers;
-mod file;
 mod pods;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use self::file::LogFile;
 use crate::cli::app::App;
 use crate::cli::exit_code;
 use crate::cli::output::Program;
 use crate::cli::signals::ctrl_c;
 use crate::cli::target::Target;
+use crate::cluster::LogFile;
 use crate::cluster::{self, Machines};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 

@@ -2,6 +2,7 @@
 //! them for every command.
 
 mod here;
+mod log_file;
 mod machine;
 mod pod;
 mod pods;
@@ -22,6 +23,7 @@ use crate::state::{ClusterState, Paths};
 pub(super) use here::data_here;
 use here::host_here;
 pub use here::{local_hosts, node_logs};
+pub use log_file::LogFile;
 pub use machine::Machine;
 pub use pod::PodHost;
 pub(super) use pods::short;
