@@ -35,8 +35,7 @@ pub use gc::{Found, Gc, GcOptions, Standing};
 pub use hosts::HostConnector;
 pub use limits::secrets_of;
 pub use machines::{
-    Bridge, CLIENT_PORT, DASHBOARD_PORT, LogFile, Machine, Machines, PodHost, Pods, Remote, RemoteHost, RemotePort,
-    local_hosts, node_logs,
+    Bridge, CLIENT_PORT, DASHBOARD_PORT, Logs, Machine, Machines, NodeLine, PodHost, Pods, RemotePort, Shell,
 };
 pub use options::{Approval, Ask, DownOptions, UpOptions};
 pub use outcome::{HostAffectedPaths, Planned, Proof, UpOutcome, UpReport, Verified};

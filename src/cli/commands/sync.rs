@@ -53,12 +53,12 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     let excludes = Excludes::new(&args.exclude)?;
     let options = SyncOptions { delete: args.delete, checksum: args.checksum, excludes, ..SyncOptions::default() };
     let target = Target::choose(app)?;
-    let machine = target.machines(app).await?.open(host).await?;
-    let end = |side: &Side<'_>| match side {
+    let machine = target.machines(app).await?.named(host).await?;
+    let end = async |side: &Side<'_>| match side {
         Side::Here(path) => Ok(End::Here(Here { path: path.into() })),
-        Side::There { path, .. } => machine.end(path, args.root),
+        Side::There { path, .. } => machine.end(path, args.root).await,
     };
-    let differences = compare(&end(&from)?, &end(&to)?, options).await?;
+    let differences = compare(&end(&from).await?, &end(&to).await?, options).await?;
     if args.dry_run {
         show(app, &differences);
         return Ok(exit_code::DONE);

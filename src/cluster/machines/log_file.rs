@@ -11,7 +11,7 @@ use crate::util::lines::Line;
 const PIECE: usize = 64 << 10;
 
 /// A log file, and the offset read so far.
-pub struct LogFile {
+pub(super) struct LogFile {
     path: PathBuf,
     offset: u64,
     /// The beginning of a line whose end has not been read yet.
@@ -22,12 +22,12 @@ pub struct LogFile {
 
 impl LogFile {
     /// Reads from the beginning, or only the last `tail` lines.
-    pub fn new(path: PathBuf, tail: Option<usize>) -> Self {
+    pub(super) fn new(path: PathBuf, tail: Option<usize>) -> Self {
         Self { path, offset: 0, line: Line::default(), tail }
     }
 
     /// Passes every new complete line to `on_line`. A file that does not exist yet is empty.
-    pub fn read(&mut self, mut on_line: impl FnMut(&str)) -> Result<()> {
+    pub(super) fn read(&mut self, mut on_line: impl FnMut(&str)) -> Result<()> {
         let mut file = match open_regular(&self.path) {
             Ok(file) => file,
             Err(error) if error.kind() == Io::NotFound => return Ok(()),
@@ -57,7 +57,7 @@ impl LogFile {
     }
 
     /// The last line, if it has no line end.
-    pub fn rest(&mut self) -> Option<String> {
+    pub(super) fn rest(&mut self) -> Option<String> {
         self.line.finish()
     }
 }

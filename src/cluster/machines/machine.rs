@@ -7,13 +7,15 @@ use secrecy::SecretString;
 
 use super::pod::PodHost;
 use super::pods::Pods;
-use super::ssh::RemoteHost;
+use super::ssh::{Remote, RemoteHost};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::host::{
-    Account, Copied, End, HostPath, LocalHost, SshHost, StreamHost, There, download, put_secrets, remove_secrets,
-    upload,
+    Account, Copied, End, ExecEnd, Host as _, HostPath, LocalHost, OnLine, StreamHost, There, download, put_secrets,
+    remove_secrets, upload,
 };
 use crate::provider::platform::{DATA, Member};
+use crate::ray::shell_line;
+use crate::render::quote_path;
 use crate::util::fs::resolve;
 
 /// Where a path on a host begins, and the rest of it.
@@ -54,10 +56,10 @@ impl<'a> StartsIn<'a> {
     }
 }
 
-/// One machine of a cluster.
-pub struct Machine {
+/// One machine of a cluster. It is connected at its first use.
+pub struct Machine<'a> {
     /// How it is reached.
-    way: Way,
+    way: Way<'a>,
     /// The data folder there.
     data: String,
     /// The data folder as nodes see it, where a path may begin with that.
@@ -67,36 +69,26 @@ pub struct Machine {
 }
 
 /// How a machine is reached.
-enum Way {
-    /// It is this one.
-    Here(LocalHost),
+enum Way<'a> {
+    /// It is this one. A command of the user's begins with this text.
+    Here(LocalHost, String),
     /// By SSH.
-    Ssh(SshHost),
+    Ssh(&'a Remote, &'a RemoteHost),
     /// Through its platform.
     Pod(PodHost),
 }
 
-impl Way {
-    fn host(&self) -> &dyn StreamHost {
-        match self {
-            Self::Here(host) => host,
-            Self::Ssh(host) => host,
-            Self::Pod(host) => host,
-        }
-    }
-}
-
-impl Machine {
+impl<'a> Machine<'a> {
     /// This machine, with a cluster's data folder on it.
-    pub(super) fn here(host: LocalHost, data: &Path) -> Self {
+    pub(super) fn here(host: LocalHost, data: &Path, before_commands: String) -> Self {
         let data = data.display().to_string();
-        Self { way: Way::Here(host), data_in_nodes: Some(data.clone()), data, data_is_roots: false }
+        Self { way: Way::Here(host, before_commands), data_in_nodes: Some(data.clone()), data, data_is_roots: false }
     }
 
-    /// A host that is reached by this connection.
-    pub(super) fn by_ssh(host: &RemoteHost, ssh: SshHost) -> Self {
+    /// A host that is reached by SSH.
+    pub(super) fn by_ssh(remote: &'a Remote, host: &'a RemoteHost) -> Self {
         Self {
-            way: Way::Ssh(ssh),
+            way: Way::Ssh(remote, host),
             data: host.folders().data(),
             data_in_nodes: host.runtime.data_in_nodes().map(str::to_owned),
             data_is_roots: host.runtime.account() == Account::Root,
@@ -109,11 +101,52 @@ impl Machine {
         Self { way, data: DATA.to_owned(), data_in_nodes: None, data_is_roots: false }
     }
 
+    /// Its name.
+    pub fn name(&self) -> &str {
+        match &self.way {
+            Way::Here(host, _) => host.name(),
+            Way::Ssh(_, host) => host.name(),
+            Way::Pod(host) => host.name(),
+        }
+    }
+
+    /// Refuses to work there as root where nobody can.
+    ///
+    /// # Errors
+    /// If it is this machine or a pod.
+    pub fn check_root(&self, doing: &str) -> Result<()> {
+        let why = match &self.way {
+            Way::Here(..) => "the cluster runs on this machine, as you",
+            Way::Ssh(..) => return Ok(()),
+            Way::Pod(_) => "nothing in the cluster's pods may become root",
+        };
+        Err(Error::new(ErrorKind::Unsupported, doing).because(why))
+    }
+
+    /// Runs a command of the user's.
+    ///
+    /// # Errors
+    /// If it cannot be started. How it ended is in [`ExecEnd`].
+    pub async fn exec(&self, command: &[String], account: Account, on_line: OnLine<'_>) -> Result<ExecEnd> {
+        let command = format!("exec {}\n", shell_line(command));
+        match &self.way {
+            Way::Here(host, before) => host.exec(&format!("{before}{command}"), on_line).await,
+            Way::Ssh(remote, host) => {
+                // As root, `~` would be another home folder.
+                let is_sure = account == Account::User || self.data.starts_with('/');
+                let data =
+                    if is_sure { format!("export GPUCL_DATA={}\n", quote_path(&self.data)) } else { String::new() };
+                remote.connect(host).await?.by(account).exec(&format!("{data}{command}"), on_line).await
+            }
+            Way::Pod(host) => host.exec(&command, on_line).await,
+        }
+    }
+
     /// A path of the host as one end of a sync.
-    pub fn end(&self, path: &str, is_root: bool) -> Result<End<'_>> {
+    pub async fn end(&self, path: &str, is_root: bool) -> Result<End<'_>> {
         let HostPath { path, within, is_root } = self.on_host(path, is_root)?;
         let (path, within) = (path.to_owned(), within.map(str::to_owned));
-        Ok(End::There(There { machine: self.way.host(), path, within, is_root }))
+        Ok(End::There(There { machine: self.connected().await?, path, within, is_root }))
     }
 
     /// Copies to the host; returns the bytes of files.
@@ -122,7 +155,7 @@ impl Machine {
         if let Some(there) = self.on_this_machine(goal) {
             sources.iter().try_for_each(|source| refuse_into_itself(source, &there))?;
         }
-        upload(self.way.host(), sources, goal).await
+        upload(self.connected().await?, sources, goal).await
     }
 
     /// Copies from the host.
@@ -131,15 +164,23 @@ impl Machine {
         if let Some(there) = self.on_this_machine(source) {
             refuse_into_itself(&there, goal)?;
         }
-        download(self.way.host(), source, goal).await
+        download(self.connected().await?, source, goal).await
     }
 
     /// Puts the secrets of a job there, or removes them without a text.
     pub(super) async fn set_job_secrets(&self, id: &str, text: Option<&SecretString>) -> Result<()> {
         match text {
-            Some(text) => put_secrets(self.way.host(), self.data(), id, text).await,
-            None => remove_secrets(self.way.host(), self.data(), id).await,
+            Some(text) => put_secrets(self.connected().await?, self.data(), id, text).await,
+            None => remove_secrets(self.connected().await?, self.data(), id).await,
         }
+    }
+
+    async fn connected(&self) -> Result<&dyn StreamHost> {
+        Ok(match &self.way {
+            Way::Here(host, _) => host,
+            Way::Ssh(remote, host) => remote.connect(host).await?,
+            Way::Pod(host) => host,
+        })
     }
 
     /// The cluster's data folder there.
@@ -148,12 +189,9 @@ impl Machine {
     }
 
     /// Where a path leads there.
-    fn on_host<'a>(&'a self, path: &'a str, is_root: bool) -> Result<HostPath<'a>> {
-        let no_root = |why: &str| Err(Error::new(ErrorKind::Unsupported, "copy as root").because(why));
-        match &self.way {
-            Way::Here(_) if is_root => return no_root("the cluster runs on this machine, as you"),
-            Way::Pod(_) if is_root => return no_root("nothing in the cluster's pods may become root"),
-            _ => {}
+    fn on_host<'p>(&'p self, path: &'p str, is_root: bool) -> Result<HostPath<'p>> {
+        if is_root {
+            self.check_root("copy as root")?;
         }
         Ok(match StartsIn::of(path, self.data_in_nodes.as_deref())? {
             StartsIn::Data(path) => HostPath { path, ..self.data() },
@@ -163,7 +201,7 @@ impl Machine {
 
     /// The same path, if the machine is this one.
     fn on_this_machine(&self, HostPath { path, within, .. }: HostPath<'_>) -> Option<PathBuf> {
-        let Way::Here(host) = &self.way else { return None };
+        let Way::Here(host, _) = &self.way else { return None };
         Some(within.map(Path::new).or(host.login_home()).unwrap_or(Path::new("")).join(path))
     }
 }
@@ -219,9 +257,9 @@ mod tests {
     }
 
     /// This machine, where this is the data folder of a cluster, and that the home folder.
-    fn here(data: &Path, home: &Path) -> Machine {
+    fn here(data: &Path, home: &Path) -> Machine<'static> {
         let environment = [("HOME".into(), home.into()), ("PATH".into(), std::env::var_os("PATH").unwrap())];
-        Machine::here(LocalHost::new("host-0", home.join("host-0"), environment).unwrap(), data)
+        Machine::here(LocalHost::new("host-0", home.join("host-0"), environment).unwrap(), data, String::new())
     }
 
     #[tokio::test]

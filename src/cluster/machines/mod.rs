@@ -1,11 +1,14 @@
 //! The machines of a cluster: this one, hosts that are reached by SSH, or the pods of a platform. There is one way to
 //! them for every command.
 
+mod forward;
 mod here;
 mod log_file;
+mod logs;
 mod machine;
 mod pod;
 mod pods;
+mod shell;
 mod ssh;
 
 use std::ffi::OsString;
@@ -15,31 +18,29 @@ use futures_util::future::join_all;
 use secrecy::SecretString;
 
 use crate::error::Result;
-use crate::host::{LocalHost, SshHost};
+use crate::host::SshHost;
 use crate::provider::Context;
-use crate::runtime::project::DATA_FOLDER;
+use crate::ray::Access;
 use crate::state::{ClusterState, Paths};
 
+use here::Here;
 pub(super) use here::data_here;
-use here::host_here;
-pub use here::{local_hosts, node_logs};
-pub use log_file::LogFile;
+pub use logs::{Logs, NodeLine};
 pub use machine::Machine;
 pub use pod::PodHost;
 pub(super) use pods::short;
 pub use pods::{Bridge, CLIENT_PORT, DASHBOARD_PORT, Pods, RemotePort};
+pub use shell::Shell;
+use ssh::Remote;
 pub(super) use ssh::remote;
-pub use ssh::{Remote, RemoteHost};
 
 /// The machines of a cluster.
-pub enum Machines {
+pub struct Machines(Kind);
+
+/// What a cluster's machines are.
+enum Kind {
     /// This one.
-    Here {
-        /// The cluster's state.
-        state: Box<ClusterState>,
-        /// The environment of the programs on it.
-        environment: Vec<(OsString, OsString)>,
-    },
+    Here(Box<Here>),
     /// Hosts that are reached by SSH.
     Ssh(Remote),
     /// Pods of a platform.
@@ -47,8 +48,8 @@ pub enum Machines {
 }
 
 impl Machines {
-    /// The machines of a cluster, from its state; `environment` is that of programs on this machine. None is
-    /// connected yet.
+    /// The machines of a cluster, from its state. None is connected yet. On this machine programs have this environment,
+    /// and reach Ray by `access`.
     ///
     /// # Errors
     /// If the cluster's provider cannot be opened, or the connections to its hosts cannot be written.
@@ -57,21 +58,25 @@ impl Machines {
         state: &ClusterState,
         context: &Context,
         environment: Vec<(OsString, OsString)>,
+        access: Result<Access>,
     ) -> Result<Self> {
         if let Some(pods) = Pods::of(state, context)? {
-            return Ok(Self::Pods(pods));
+            return Ok(Self(Kind::Pods(pods)));
         }
-        Ok(match remote(paths, state, context).await? {
-            Some(remote) => Self::Ssh(remote),
-            None => Self::Here { state: Box::new(state.clone()), environment },
-        })
+        Ok(Self(match remote(paths, state, context).await? {
+            Some(remote) => Kind::Ssh(remote),
+            None => {
+                let (state, user) = (state.clone(), context.user_environment.clone());
+                Kind::Here(Box::new(Here { state, environment, user, access }))
+            }
+        }))
     }
 
     /// The pods, if the cluster runs on a platform.
     pub fn pods(&self) -> Option<&Arc<Pods>> {
-        match self {
-            Self::Pods(pods) => Some(pods),
-            Self::Here { .. } | Self::Ssh(_) => None,
+        match &self.0 {
+            Kind::Pods(pods) => Some(pods),
+            Kind::Here(_) | Kind::Ssh(_) => None,
         }
     }
 
@@ -80,29 +85,46 @@ impl Machines {
     /// # Errors
     /// If it does not answer.
     pub async fn head_by_ssh(&self) -> Result<Option<SshHost>> {
-        match self {
-            Self::Ssh(remote) => remote.connect(remote.host("head")?).await.cloned().map(Some),
-            Self::Here { .. } | Self::Pods(_) => Ok(None),
+        match &self.0 {
+            Kind::Ssh(remote) => remote.connect(remote.host("head")?).await.cloned().map(Some),
+            Kind::Here(_) | Kind::Pods(_) => Ok(None),
         }
     }
 
-    /// Opens the one of this name, of its own or of a node on it.
+    /// The one of this name, of its own or of a node on it.
     ///
     /// # Errors
-    /// If there is none of that name, or it does not answer.
-    pub async fn open(&self, name: &str) -> Result<Machine> {
-        match self {
-            Self::Here { state, environment } => {
-                let (key, folder) = host_here(state, name)?;
-                let host = LocalHost::new(key.display_name(), folder.clone(), environment.clone())?;
-                Ok(Machine::here(host, &folder.join(DATA_FOLDER)))
-            }
-            Self::Ssh(remote) => {
-                let host = remote.host(name)?;
-                Ok(Machine::by_ssh(host, remote.connect(host).await?.clone()))
-            }
-            Self::Pods(pods) => Ok(Machine::pod(pods, &pods.named(name).await?)),
+    /// If there is none of that name.
+    pub async fn named(&self, name: &str) -> Result<Machine<'_>> {
+        match &self.0 {
+            Kind::Here(here) => on_here(here, name),
+            Kind::Ssh(remote) => Ok(Machine::by_ssh(remote, remote.host(name)?)),
+            Kind::Pods(pods) => Ok(Machine::pod(pods, &pods.named(name).await?)),
         }
+    }
+
+    /// Those of these names, each once; all without a name.
+    ///
+    /// # Errors
+    /// If there is none of such a name.
+    pub async fn chosen(&self, names: &[String]) -> Result<Vec<Machine<'_>>> {
+        match &self.0 {
+            _ if !names.is_empty() => {}
+            Kind::Here(here) => return here.names().iter().map(|name| on_here(here, name)).collect(),
+            Kind::Ssh(remote) => return Ok(remote.hosts.iter().map(|host| Machine::by_ssh(remote, host)).collect()),
+            Kind::Pods(pods) => {
+                return Ok(pods.members().await?.iter().map(|member| Machine::pod(pods, member)).collect());
+            }
+        }
+        let mut chosen: Vec<Machine<'_>> = Vec::new();
+        for name in names {
+            let machine = self.named(name).await?;
+            // Two nodes on one host name the same host.
+            if chosen.iter().all(|other| other.name() != machine.name()) {
+                chosen.push(machine);
+            }
+        }
+        Ok(chosen)
     }
 
     /// Puts the secrets of a job on every machine where it may run, or removes them without a text.
@@ -110,22 +132,22 @@ impl Machines {
     /// # Errors
     /// If a machine does not answer, or its data folder cannot be written.
     pub async fn set_job_secrets(&self, id: &str, text: Option<&SecretString>) -> Result<()> {
-        let all: Vec<Machine> = match self {
-            Self::Here { .. } => vec![self.open("head").await?],
-            Self::Ssh(remote) => {
-                let each = remote.hosts.iter().map(|host| async move {
-                    let machine = Machine::by_ssh(host, remote.connect(host).await?.clone());
-                    machine.set_job_secrets(id, text).await
-                });
-                // All have ended by then: none is left half done.
-                return join_all(each).await.into_iter().collect();
-            }
-            Self::Pods(pods) => {
+        let all = match &self.0 {
+            Kind::Pods(pods) => {
                 // First, so that a pod that comes in between has them.
                 pods.platform()?.keep_secrets(pods.scope(), id, text).await?;
-                pods.members().await?.iter().filter(|member| member.ready).map(|pod| Machine::pod(pods, pod)).collect()
+                let members = pods.members().await?;
+                members.iter().filter(|member| member.ready).map(|member| Machine::pod(pods, member)).collect()
             }
+            Kind::Here(_) | Kind::Ssh(_) => self.chosen(&[]).await?,
         };
+        // All have ended by then: none is left half done.
         join_all(all.iter().map(|machine| machine.set_job_secrets(id, text))).await.into_iter().collect()
     }
+}
+
+/// The host of this name that is this machine.
+fn on_here<'a>(here: &Here, name: &str) -> Result<Machine<'a>> {
+    let (host, data) = here.host(name)?;
+    Ok(Machine::here(host, &data, here.before_commands()))
 }

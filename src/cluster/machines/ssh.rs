@@ -17,7 +17,7 @@ use crate::state::{ClusterState, ItemKind, Paths};
 const ANSWERS_WITHIN: Duration = Duration::from_secs(20);
 
 /// A host that is reached by SSH.
-pub struct RemoteHost {
+pub(in crate::cluster) struct RemoteHost {
     /// The host's key in the state.
     pub key: Key,
     /// Its tag, which also names its folder on the host.
@@ -36,23 +36,23 @@ pub struct RemoteHost {
 
 impl RemoteHost {
     /// The display name, such as `host-0`.
-    pub fn name(&self) -> &str {
+    pub(super) fn name(&self) -> &str {
         self.names.first().map_or("", String::as_str)
     }
 
     /// The cluster's folders on the host.
-    pub fn folders(&self) -> HostFolders {
+    pub(super) fn folders(&self) -> HostFolders {
         self.runtime.folders_of(&self.tag.to_string()).at_site(&self.site)
     }
 
     /// The folder on the host that holds all files of the cluster.
-    pub fn home(&self) -> String {
+    pub(super) fn home(&self) -> String {
         self.folders().home
     }
 }
 
 /// The remote hosts of a cluster and their connections.
-pub struct Remote {
+pub(in crate::cluster) struct Remote {
     /// The connections, whose `ssh_config` is already written.
     pub connections: Connections,
     /// The hosts by number.
@@ -64,13 +64,21 @@ impl Remote {
     ///
     /// # Errors
     /// If it does not answer in time.
-    pub async fn connect<'a>(&self, host: &'a RemoteHost) -> Result<&'a SshHost> {
+    pub(super) async fn connect<'a>(&self, host: &'a RemoteHost) -> Result<&'a SshHost> {
         let connect = || self.connections.connect(host.name(), host.home(), ANSWERS_WITHIN, std::future::pending());
         host.ssh.get_or_try_init(connect).await
     }
 
+    /// The host of this name, or the head's.
+    pub(super) fn host_or_head(&self, name: Option<&str>) -> Result<&RemoteHost> {
+        match name {
+            Some(name) => self.host(name),
+            None => self.host("head").or_else(|_| self.host("host-0")),
+        }
+    }
+
     /// Finds a host by display name (`host-0`, `head`, `worker-1`, or without the hyphen) or by address.
-    pub fn host(&self, name: &str) -> Result<&RemoteHost> {
+    pub(super) fn host(&self, name: &str) -> Result<&RemoteHost> {
         let plain = |text: &str| text.replace('-', "");
         self.hosts
             .iter()

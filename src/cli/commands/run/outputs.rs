@@ -92,7 +92,7 @@ pub(super) async fn fetch(
         tempfile::Builder::new().prefix("incoming-").tempdir_in(folder.path()).doing(ErrorKind::State, doing)?;
     let opened = fs_err::File::open(incoming.path()).doing(ErrorKind::State, doing)?;
     let machines = target.machines(app).await?;
-    let head = machines.open("head").await?;
+    let head = machines.named("head").await?;
     let mut failure = None;
     for path in wanted {
         match head.get(path.as_str(), incoming.path(), false).await {
