@@ -117,7 +117,8 @@ impl Target {
     pub(crate) async fn machines(&self, app: &App) -> Result<&Arc<Machines>> {
         let open = async || {
             let context = app.provider_context(app.plain_events());
-            Machines::of(&app.paths, &self.known.state, &context).await.map(Arc::new)
+            let (state, environment) = (&self.known.state, app.node_environment());
+            Machines::of(&app.paths, state, &context, environment, self.access()).await.map(Arc::new)
         };
         self.machines.get_or_try_init(open).await
     }

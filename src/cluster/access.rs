@@ -37,7 +37,7 @@ pub(super) fn access_of(state: &ClusterState, folder: &Path) -> Option<Access> {
             gcs_address: format!("{LOOPBACK}:{}", ports.ray),
             token_path,
             environment: ray_env.clone(),
-            data: data_here(state, "head").ok(),
+            data: data_here(state),
             client_address: format!("ray://{LOOPBACK}:{}", ports.client),
         });
     }

@@ -3,13 +3,13 @@
 use jiff::Timestamp;
 
 use super::errors::unknown;
-use super::machine::refuse_other_machine;
 use super::open::open;
 use super::options::DownOptions;
 use super::outcome::Proof;
 use super::settings::Settings;
 use super::substrate::{Look, Opening};
 use super::up::pipeline;
+use super::which_machine::refuse_other_machine;
 use crate::agent::deadline::lift;
 use crate::agent::{Ended, ScheduledUp};
 use crate::engine::Ledger;

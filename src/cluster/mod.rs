@@ -9,7 +9,6 @@ mod hosts;
 pub mod lease;
 mod limits;
 mod local_files;
-mod machine;
 mod machines;
 mod open;
 mod options;
@@ -26,6 +25,7 @@ mod stop;
 mod substrate;
 mod up;
 mod verify;
+mod which_machine;
 mod worker;
 
 pub use access::access;
@@ -34,10 +34,8 @@ pub(crate) use errors::{not_running, unknown};
 pub use gc::{Found, Gc, GcOptions, Standing};
 pub use hosts::HostConnector;
 pub use limits::secrets_of;
-pub use machine::{other_machine, refuse_other_machine};
 pub use machines::{
-    Bridge, CLIENT_PORT, DASHBOARD_PORT, Machine, Machines, PodHost, Pods, Remote, RemoteHost, RemotePort, local_hosts,
-    node_logs,
+    Bridge, CLIENT_PORT, DASHBOARD_PORT, Logs, Machine, Machines, NodeLine, PodHost, Pods, RemotePort, Shell,
 };
 pub use options::{Approval, Ask, DownOptions, UpOptions};
 pub use outcome::{HostAffectedPaths, Planned, Proof, UpOutcome, UpReport, Verified};
@@ -49,4 +47,5 @@ pub use status::{inspect, list, status};
 pub use stop::stop;
 pub use up::up;
 pub use verify::verify;
+pub use which_machine::{other_machine, refuse_other_machine};
 pub use worker::{by_hand, named};

@@ -3,7 +3,6 @@
 use jiff::Timestamp;
 
 use super::limits::PriceAndLimits;
-use super::machine::refuse_other_machine;
 use super::open::open;
 use super::options::UpOptions;
 use super::outcome::Planned;
@@ -11,6 +10,7 @@ use super::pin::{Pins, pinned};
 use super::settings::Settings;
 use super::substrate::{Look, Opening, Remark};
 use super::up::remarks_on_spec;
+use super::which_machine::refuse_other_machine;
 use crate::error::{Doing as _, ErrorKind, Result};
 use crate::plan::reconcile;
 use crate::spec::{Loaded, Spec};

@@ -4,11 +4,11 @@ use std::path::Path;
 
 use jiff::Timestamp;
 
-use super::machine::other_machine;
 use super::open::open;
 use super::report::{BY_HAND, Known, LimitsReport, NodeReport, Phase, StatusReport};
 use super::settings::Settings;
 use super::substrate::{Look, Opening};
+use super::which_machine::other_machine;
 use crate::agent::ScheduledUp;
 use crate::agent::deadline::{Limits, Watcher};
 use crate::error::Result;

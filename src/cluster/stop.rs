@@ -1,11 +1,11 @@
 //! `stop`: ends Ray and keeps the hosts.
 
 use super::errors::unknown;
-use super::machine::refuse_other_machine;
 use super::open::open;
 use super::settings::Settings;
 use super::substrate::{Look, Opening};
 use super::up::pipeline;
+use super::which_machine::refuse_other_machine;
 use crate::engine::Ledger;
 use crate::error::Result;
 use crate::name::ClusterName;

@@ -7,7 +7,6 @@ use jiff::{SignedDuration, Timestamp};
 use super::access::access_of;
 use super::errors::{again, go_on};
 use super::limits::PriceAndLimits;
-use super::machine::{self, refuse_other_machine};
 use super::machines::remote;
 use super::open::{kind_of, open};
 use super::options::UpOptions;
@@ -15,6 +14,7 @@ use super::outcome::{UpOutcome, UpReport, Verified};
 use super::pin::{Pins, pinned};
 use super::settings::Settings;
 use super::substrate::{Look, Opening, Remark, Resolution, Substrate};
+use super::which_machine::{self, refuse_other_machine};
 use crate::agent::ScheduledUp;
 use crate::engine::{Ledger, Pipeline};
 use crate::error::{Error, ErrorKind, Result};
@@ -139,7 +139,7 @@ async fn begin(price_and_limits: &PriceAndLimits<'_>, ledger: &Ledger) -> Result
     })?;
     remarks_on_spec(spec)?.iter().for_each(|remark| remark.report(&settings.events));
     if crate::providers::find(spec.provider.name())?.capability().is_here {
-        machine::record(&settings.paths, &spec.name)?;
+        which_machine::record(&settings.paths, &spec.name)?;
     }
     let resolution = substrate.resolve(Some(options)).await?;
     let start = later(&resolution);

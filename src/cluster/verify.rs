@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use super::errors::unknown;
-use super::machine::refuse_other_machine;
 use super::open::open;
 use super::outcome::Verified;
 use super::settings::Settings;
 use super::substrate::{Look, Opening};
+use super::which_machine::refuse_other_machine;
 use crate::engine::Ledger;
 use crate::error::Result;
 use crate::name::ClusterName;

@@ -2,8 +2,8 @@
 
 use super::errors::{not_running, unknown};
 use super::hosts;
-use super::machine::refuse_other_machine;
 use super::settings::Settings;
+use super::which_machine::refuse_other_machine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::{ClusterName, Key};
 use crate::runtime::project::ByHand;

@@ -63,7 +63,7 @@ async fn sync_against_rsync() {
             let begin = Instant::now();
             // A connection of its own, as a command makes it.
             let ssh = host.connect().await;
-            let from = End::Here(Here { path: here.join(set), within: None });
+            let from = End::Here(Here { path: here.join(set) });
             let to = There { machine: &ssh, path: format!("gpucl-{set}"), within: None, is_root: false };
             let found = compare(&from, &End::There(to), SyncOptions::default()).await.unwrap();
             let synced = found.carry_out(&mut |_| {}).await.unwrap();

@@ -55,9 +55,8 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
                 .map(|side| if let Side::Here(path) = side { Some(PathBuf::from(path)) } else { None })
                 .collect();
             let local = local.ok_or_else(|| usage("copy", "both sides are on a host; copy to this machine first"))?;
-            let machine = machines.open(host).await?;
-            all.add(machine.put(&local, path, args.root).await?);
-            machine.close().await;
+            let machine = machines.named(host).await?;
+            all.bytes += machine.put(&local, path, args.root).await?;
         }
         Side::Here(goal) => {
             if sources.len() > 1 && !Path::new(goal).is_dir() {
@@ -69,9 +68,8 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
                         .hint("a path on a host is HOST:PATH, such as head:results.txt")
                         .into());
                 };
-                let machine = machines.open(host).await?;
+                let machine = machines.named(host).await?;
                 all.add(machine.get(path, Path::new(goal), args.root).await?);
-                machine.close().await;
             }
         }
     }

@@ -53,26 +53,21 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     let excludes = Excludes::new(&args.exclude)?;
     let options = SyncOptions { delete: args.delete, checksum: args.checksum, excludes, ..SyncOptions::default() };
     let target = Target::choose(app)?;
-    let machine = target.machines(app).await?.open(host).await?;
-    let synced = async {
-        let end = |side: &Side<'_>| match side {
-            Side::Here(path) => Ok(End::Here(Here { path: path.into(), within: None })),
-            Side::There { path, .. } => machine.end(path, args.root),
-        };
-        let differences = compare(&end(&from)?, &end(&to)?, options).await?;
-        if args.dry_run {
-            show(app, &differences);
-            return Ok(());
-        }
-        confirm(app, &differences, &args.to)?;
-        let bar = BytesBar::new(&app.ui);
-        let synced = differences.carry_out(&mut |progress| bar.set(progress.done, progress.all)).await?;
-        drop(bar);
-        report(app, &synced)
+    let machine = target.machines(app).await?.named(host).await?;
+    let end = async |side: &Side<'_>| match side {
+        Side::Here(path) => Ok(End::Here(Here { path: path.into() })),
+        Side::There { path, .. } => machine.end(path, args.root).await,
+    };
+    let differences = compare(&end(&from).await?, &end(&to).await?, options).await?;
+    if args.dry_run {
+        show(app, &differences);
+        return Ok(exit_code::DONE);
     }
-    .await;
-    machine.close().await;
-    synced?;
+    confirm(app, &differences, &args.to)?;
+    let bar = BytesBar::new(&app.ui);
+    let synced = differences.carry_out(&mut |progress| bar.set(progress.done, progress.all)).await?;
+    drop(bar);
+    report(app, &synced)?;
     Ok(exit_code::DONE)
 }
 

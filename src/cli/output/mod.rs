@@ -22,4 +22,4 @@ pub(crate) use plain::Plain;
 pub(crate) use progress::BytesBar;
 pub(crate) use table::{Table, gpu_table};
 pub(crate) use tty::Tty;
-pub(crate) use ui::{Program, Ui};
+pub(crate) use ui::Ui;

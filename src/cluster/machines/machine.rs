@@ -1,11 +1,22 @@
 //! One machine of a cluster: what commands copy, and where its paths lead.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use secrecy::SecretString;
 
 use super::pod::PodHost;
+use super::pods::Pods;
+use super::ssh::{Remote, RemoteHost};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
-use crate::host::{Copied, End, Here, HostPath, LeftOut, SshHost, StreamHost, There, copy_here, download, upload};
-use crate::util::folder::{Existing, Goal};
+use crate::host::{
+    Account, Copied, End, ExecEnd, Host as _, HostPath, LocalHost, OnLine, StreamHost, There, download, put_secrets,
+    remove_secrets, upload,
+};
+use crate::provider::platform::{DATA, Member};
+use crate::ray::shell_line;
+use crate::render::quote_path;
+use crate::util::fs::resolve;
 
 /// Where a path on a host begins, and the rest of it.
 #[derive(Debug, PartialEq, Eq)]
@@ -45,156 +56,180 @@ impl<'a> StartsIn<'a> {
     }
 }
 
-/// One machine of a cluster.
-pub enum Machine {
-    /// This one.
-    Here {
-        /// The cluster's data folder.
-        data: PathBuf,
-        /// The user's home folder.
-        home: PathBuf,
-    },
-    /// Another one.
-    There {
-        /// How it is reached.
-        way: Way,
-        /// The data folder there.
-        data: String,
-        /// The data folder as nodes see it, if that is another path.
-        data_in_nodes: Option<&'static str>,
-        /// Whether the data folder is root's.
-        data_is_roots: bool,
-    },
+/// One machine of a cluster. It is connected at its first use.
+pub struct Machine<'a> {
+    /// How it is reached.
+    way: Way<'a>,
+    /// The data folder there.
+    data: String,
+    /// The data folder as nodes see it, where a path may begin with that.
+    data_in_nodes: Option<String>,
+    /// Whether the data folder is root's.
+    data_is_roots: bool,
 }
 
-/// How another machine is reached.
-pub enum Way {
+/// How a machine is reached.
+enum Way<'a> {
+    /// It is this one. A command of the user's begins with this text.
+    Here(LocalHost, String),
     /// By SSH.
-    Ssh(SshHost),
+    Ssh(&'a Remote, &'a RemoteHost),
     /// Through its platform.
     Pod(PodHost),
 }
 
-impl Way {
-    fn machine(&self) -> &dyn StreamHost {
-        match self {
-            Self::Ssh(ssh) => ssh,
-            Self::Pod(pod) => pod,
+impl<'a> Machine<'a> {
+    /// This machine, with a cluster's data folder on it.
+    pub(super) fn here(host: LocalHost, data: &Path, before_commands: String) -> Self {
+        let data = data.display().to_string();
+        Self { way: Way::Here(host, before_commands), data_in_nodes: Some(data.clone()), data, data_is_roots: false }
+    }
+
+    /// A host that is reached by SSH.
+    pub(super) fn by_ssh(remote: &'a Remote, host: &'a RemoteHost) -> Self {
+        Self {
+            way: Way::Ssh(remote, host),
+            data: host.folders().data(),
+            data_in_nodes: host.runtime.data_in_nodes().map(str::to_owned),
+            data_is_roots: host.runtime.account() == Account::Root,
         }
     }
-}
 
-impl Machine {
-    /// Closes the connection to it.
-    pub async fn close(self) {
-        if let Self::There { way: Way::Ssh(ssh), .. } = self {
-            ssh.close().await;
+    /// A pod.
+    pub(super) fn pod(pods: &Arc<Pods>, member: &Member) -> Self {
+        let way = Way::Pod(PodHost::new(pods, member));
+        Self { way, data: DATA.to_owned(), data_in_nodes: None, data_is_roots: false }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        match &self.way {
+            Way::Here(host, _) => host.name(),
+            Way::Ssh(_, host) => host.name(),
+            Way::Pod(host) => host.name(),
+        }
+    }
+
+    /// Refuses to work there as root where nobody can.
+    ///
+    /// # Errors
+    /// If it is this machine or a pod.
+    pub fn check_root(&self, doing: &str) -> Result<()> {
+        let why = match &self.way {
+            Way::Here(..) => "the cluster runs on this machine, as you",
+            Way::Ssh(..) => return Ok(()),
+            Way::Pod(_) => "nothing in the cluster's pods may become root",
+        };
+        Err(Error::new(ErrorKind::Unsupported, doing).because(why))
+    }
+
+    /// Runs a command of the user's.
+    ///
+    /// # Errors
+    /// If it cannot be started. How it ended is in [`ExecEnd`].
+    pub async fn exec(&self, command: &[String], account: Account, on_line: OnLine<'_>) -> Result<ExecEnd> {
+        let command = format!("exec {}\n", shell_line(command));
+        match &self.way {
+            Way::Here(host, before) => host.exec(&format!("{before}{command}"), on_line).await,
+            Way::Ssh(remote, host) => {
+                // As root, `~` would be another home folder.
+                let is_sure = account == Account::User || self.data.starts_with('/');
+                let data =
+                    if is_sure { format!("export GPUCL_DATA={}\n", quote_path(&self.data)) } else { String::new() };
+                remote.connect(host).await?.by(account).exec(&format!("{data}{command}"), on_line).await
+            }
+            Way::Pod(host) => host.exec(&command, on_line).await,
         }
     }
 
     /// A path of the host as one end of a sync.
-    pub fn end(&self, path: &str, is_root: bool) -> Result<End<'_>> {
-        match self {
-            Self::There { way, data, .. } => {
-                let HostPath { path, within, is_root } = self.on_host(path, data, is_root)?;
-                Ok(End::There(There {
-                    machine: way.machine(),
-                    path: path.to_owned(),
-                    within: within.map(str::to_owned),
-                    is_root,
-                }))
-            }
-            Self::Here { data, home } => {
-                no_root(is_root)?;
-                let within = matches!(StartsIn::of(path, None)?, StartsIn::Data(_)).then(|| data.clone());
-                Ok(End::Here(Here { path: on_this_machine(path, data, home)?, within }))
-            }
-        }
+    pub async fn end(&self, path: &str, is_root: bool) -> Result<End<'_>> {
+        let HostPath { path, within, is_root } = self.on_host(path, is_root)?;
+        let (path, within) = (path.to_owned(), within.map(str::to_owned));
+        Ok(End::There(There { machine: self.connected().await?, path, within, is_root }))
     }
 
-    /// Copies to the host.
-    pub async fn put(&self, sources: &[PathBuf], path: &str, is_root: bool) -> Result<Copied> {
-        match self {
-            Self::There { way, data, .. } => {
-                let goal = self.on_host(path, data, is_root)?;
-                let bytes = upload(way.machine(), sources, goal).await?;
-                Ok(Copied { bytes, left_out: LeftOut::default() })
-            }
-            Self::Here { data, home } => {
-                no_root(is_root)?;
-                let is_folder = sources.len() > 1 || path.ends_with('/') || path.is_empty();
-                let goal = on_this_machine(path, data, home)?;
-                if let (Ok(below), true) = (goal.strip_prefix(data), data.is_dir()) {
-                    // A job may have put links there.
-                    let (folder, name) = match below.file_name() {
-                        Some(name) if !is_folder => (below.parent().unwrap_or(Path::new("")), Some(Path::new(name))),
-                        _ => (below, None),
-                    };
-                    Goal::chosen(data, folder)
-                        .open(name, Existing::Merged)
-                        .doing(ErrorKind::Host, || format!("copy to {}", goal.display()))?;
-                }
-                let mut all = Copied::default();
-                for source in sources {
-                    if is_folder && !goal.is_dir() {
-                        return Err(Error::new(ErrorKind::NotFound, format!("copy to {}", goal.display()))
-                            .because("it is not a folder"));
-                    }
-                    all.add(copy_here(source, &goal)?);
-                }
-                Ok(all)
-            }
+    /// Copies to the host; returns the bytes of files.
+    pub async fn put(&self, sources: &[PathBuf], path: &str, is_root: bool) -> Result<u64> {
+        let goal = self.on_host(path, is_root)?;
+        if let Some(there) = self.on_this_machine(goal) {
+            sources.iter().try_for_each(|source| refuse_into_itself(source, &there))?;
         }
+        upload(self.connected().await?, sources, goal).await
     }
 
     /// Copies from the host.
     pub async fn get(&self, path: &str, goal: &Path, is_root: bool) -> Result<Copied> {
-        match self {
-            Self::There { way, data, .. } => download(way.machine(), self.on_host(path, data, is_root)?, goal).await,
-            Self::Here { data, home } => {
-                no_root(is_root)?;
-                copy_here(&on_this_machine(path, data, home)?, goal)
-            }
+        let source = self.on_host(path, is_root)?;
+        if let Some(there) = self.on_this_machine(source) {
+            refuse_into_itself(&there, goal)?;
+        }
+        download(self.connected().await?, source, goal).await
+    }
+
+    /// Puts the secrets of a job there, or removes them without a text.
+    pub(super) async fn set_job_secrets(&self, id: &str, text: Option<&SecretString>) -> Result<()> {
+        match text {
+            Some(text) => put_secrets(self.connected().await?, self.data(), id, text).await,
+            None => remove_secrets(self.connected().await?, self.data(), id).await,
         }
     }
 
-    /// A path on another machine.
-    fn on_host<'a>(&self, path: &'a str, data: &'a str, is_root: bool) -> Result<HostPath<'a>> {
-        let Self::There { way, data_in_nodes, data_is_roots, .. } = self else {
-            return Err(Error::new(ErrorKind::Internal, "copy").because("this machine is not another one"));
-        };
-        if is_root && matches!(way, Way::Pod(_)) {
-            return Err(Error::new(ErrorKind::Unsupported, "copy as root")
-                .because("nothing in the cluster's pods may become root"));
+    async fn connected(&self) -> Result<&dyn StreamHost> {
+        Ok(match &self.way {
+            Way::Here(host, _) => host,
+            Way::Ssh(remote, host) => remote.connect(host).await?,
+            Way::Pod(host) => host,
+        })
+    }
+
+    /// The cluster's data folder there.
+    fn data(&self) -> HostPath<'_> {
+        HostPath { path: ".", within: Some(&self.data), is_root: self.data_is_roots }
+    }
+
+    /// Where a path leads there.
+    fn on_host<'p>(&'p self, path: &'p str, is_root: bool) -> Result<HostPath<'p>> {
+        if is_root {
+            self.check_root("copy as root")?;
         }
-        Ok(match StartsIn::of(path, *data_in_nodes)? {
-            StartsIn::Data(path) => HostPath { path, within: Some(data), is_root: *data_is_roots },
+        Ok(match StartsIn::of(path, self.data_in_nodes.as_deref())? {
+            StartsIn::Data(path) => HostPath { path, ..self.data() },
             StartsIn::Home(path) | StartsIn::Root(path) => HostPath::plain(path, is_root),
         })
     }
+
+    /// The same path, if the machine is this one.
+    fn on_this_machine(&self, HostPath { path, within, .. }: HostPath<'_>) -> Option<PathBuf> {
+        let Way::Here(host, _) = &self.way else { return None };
+        Some(within.map(Path::new).or(host.login_home()).unwrap_or(Path::new("")).join(path))
+    }
 }
 
-/// A path of a cluster on this machine.
-fn on_this_machine(path: &str, data: &Path, home: &Path) -> Result<PathBuf> {
-    let below = |folder: &Path, path: &str| if path == "./" { folder.to_owned() } else { folder.join(path) };
-    Ok(match StartsIn::of(path, None)? {
-        StartsIn::Data(path) => below(data, path),
-        StartsIn::Home(path) => below(home, path),
-        StartsIn::Root(path) => PathBuf::from(path),
-    })
-}
-
-fn no_root(is_root: bool) -> Result<()> {
-    if is_root {
-        return Err(
-            Error::new(ErrorKind::Unsupported, "copy as root").because("the cluster runs on this machine, as you")
-        );
+/// Refuses to copy a folder of this machine to a place in it: what arrives there would be sent again.
+fn refuse_into_itself(from: &Path, to: &Path) -> Result<()> {
+    let doing = || format!("copy {} to {}", from.display(), to.display());
+    let real = |path: &Path| {
+        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        resolve(path).doing(ErrorKind::Host, doing)
+    };
+    let Some(folder) = real(from)?.filter(|from| from.is_dir()) else { return Ok(()) };
+    // The nearest folder that is there already.
+    for above in to.ancestors() {
+        if let Some(there) = real(above)? {
+            if there.starts_with(&folder) {
+                return Err(Error::new(ErrorKind::Usage, doing()).because("a folder cannot be copied into itself"));
+            }
+            break;
+        }
     }
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
     use super::*;
 
     #[test]
@@ -221,6 +256,80 @@ mod tests {
         assert!(StartsIn::of("/data/../x", native).is_ok());
     }
 
+    /// This machine, where this is the data folder of a cluster, and that the home folder.
+    fn here(data: &Path, home: &Path) -> Machine<'static> {
+        let environment = [("HOME".into(), home.into()), ("PATH".into(), std::env::var_os("PATH").unwrap())];
+        Machine::here(LocalHost::new("host-0", home.join("host-0"), environment).unwrap(), data, String::new())
+    }
+
+    #[tokio::test]
+    async fn a_folder_is_merged_into_one_that_is_there() {
+        let root = tempfile::tempdir().unwrap();
+        let (data, to) = (root.path().join("data"), root.path().join("to"));
+        fs_err::create_dir_all(data.join("set/a")).unwrap();
+        fs_err::create_dir_all(to.join("set/a")).unwrap();
+        fs_err::write(data.join("set/a/new"), "four").unwrap();
+        fs_err::write(to.join("set/a/kept"), "x").unwrap();
+        symlink("a/new", data.join("set/link")).unwrap();
+        let machine = here(&data, root.path());
+        let copied = machine.get("set", &to, false).await.unwrap();
+        assert_eq!((copied.bytes, copied.left_out.count), (4, 0));
+        assert_eq!(fs_err::read_to_string(to.join("set/link")).unwrap(), "four");
+        assert!(to.join("set/a/kept").exists());
+        assert_eq!(fs_err::read_dir(&to).unwrap().count(), 1, "nothing else is left");
+        machine.get("set/a/new", &to.join("renamed"), false).await.unwrap();
+        assert_eq!(fs_err::read_to_string(to.join("renamed")).unwrap(), "four");
+        assert_eq!(machine.put(&[to.join("set")], "more/", false).await.unwrap(), 4 + 1);
+        assert!(data.join("more/set/a/kept").exists() && data.join("more/set/link").is_symlink());
+        assert_eq!(fs_err::read_dir(data.join("more")).unwrap().count(), 1, "nothing else is left");
+    }
+
+    #[tokio::test]
+    async fn links_in_the_way_and_copies_into_themselves_are_refused() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |name: &str| root.path().join(name);
+        fs_err::create_dir_all(at("data/deep")).unwrap();
+        fs_err::create_dir(at("to")).unwrap();
+        fs_err::write(at("data/file"), "new").unwrap();
+        fs_err::write(at("victim"), "old").unwrap();
+        symlink(at("victim"), at("to/file")).unwrap();
+        let machine = here(&at("data"), root.path());
+        let why = |error: Error| error.to_string();
+        assert!(why(machine.get("file", &at("to"), false).await.unwrap_err()).contains("is a link here"));
+        assert_eq!(fs_err::read_to_string(at("victim")).unwrap(), "old");
+        for path in ["~", "~/", &root.path().display().to_string()] {
+            assert!(why(machine.get(path, &at("to"), false).await.unwrap_err()).contains("into itself"), "{path}");
+        }
+        for path in ["", "x", "deep", "none/x"] {
+            let error = machine.put(&[at("data")], path, false).await.unwrap_err();
+            assert!(why(error).contains("into itself"), "{path}");
+        }
+        for (path, goal) in [("file", "to/none/x"), ("none", "to"), ("none/x", "to")] {
+            let error = machine.get(path, &at(goal), false).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::NotFound, "{path}: {error}");
+        }
+        assert_eq!(machine.get("file", &at("to"), true).await.unwrap_err().kind(), ErrorKind::Unsupported);
+    }
+
+    #[tokio::test]
+    async fn secrets_of_a_job_are_private_and_go() {
+        let root = tempfile::tempdir().unwrap();
+        let (machine, folder) = (here(root.path(), root.path()), root.path().join(".gpucl-secrets"));
+        for (id, text) in [("a", "first"), ("b", "second"), ("a", "third")] {
+            machine.set_job_secrets(id, Some(&text.into())).await.unwrap();
+            assert_eq!(fs_err::read_to_string(folder.join(id)).unwrap(), text);
+        }
+        for (path, mode) in [(folder.clone(), 0o700), (folder.join("a"), 0o600)] {
+            assert_eq!(fs_err::metadata(path).unwrap().permissions().mode() & 0o777, mode);
+        }
+        for id in ["a", "b", "b"] {
+            machine.set_job_secrets(id, None).await.unwrap();
+        }
+        assert!(!folder.exists());
+        symlink("/", &folder).unwrap();
+        assert!(machine.set_job_secrets("a", Some(&"x".into())).await.is_err());
+    }
+
     /// Jobs write in the data folder of a cluster on this machine.
     #[tokio::test]
     async fn a_copy_into_the_data_folder_follows_no_link_there() {
@@ -228,10 +337,10 @@ mod tests {
         let (data, home) = (root.path().join("data"), root.path().join("home"));
         fs_err::create_dir(&data).unwrap();
         fs_err::create_dir(&home).unwrap();
-        std::os::unix::fs::symlink(&home, data.join("out")).unwrap();
+        symlink(&home, data.join("out")).unwrap();
         let file = root.path().join("file");
         fs_err::write(&file, "new").unwrap();
-        let machine = Machine::Here { data: data.clone(), home: home.clone() };
+        let machine = here(&data, &home);
         for path in ["out", "out/", "out/x", "out/deeper/x", &data.join("out/x").display().to_string()] {
             let error = machine.put(std::slice::from_ref(&file), path, false).await.unwrap_err().to_string();
             assert!(error.contains("out is a link"), "{path}: {error}");

@@ -3,16 +3,13 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::AsyncWriteExt as _;
 use tokio::sync::mpsc;
 
 use super::pods::{Pods, short};
 use crate::error::Result;
-use crate::host::{Ended, ExecEnd, Host, HostPath, OnLine, StreamHost, follow_lines, last_of};
-use crate::provider::platform::{DATA, Member, Running};
-
-/// The size of the buffer of a program's output, in bytes.
-const BUFFER: usize = 64 * 1024;
+use crate::host::{Ended, ExecEnd, Host, HostPath, OnLine, StreamHost, converse, follow_lines};
+use crate::provider::platform::{Member, Running};
 
 /// A node of a platform.
 pub struct PodHost {
@@ -25,11 +22,6 @@ impl PodHost {
     /// This node of a cluster.
     pub fn new(pods: &Arc<Pods>, member: &Member) -> Self {
         Self { pods: Arc::clone(pods), name: short(pods.scope(), member), member: member.name.clone() }
-    }
-
-    /// Its data folder.
-    pub fn data(&self) -> &'static str {
-        DATA
     }
 
     /// The platform's name for it.
@@ -67,46 +59,21 @@ impl StreamHost for PodHost {
         &self.name
     }
 
-    fn account(&self) -> &str {
-        "of the pod"
+    fn account(&self) -> Option<&str> {
+        None
     }
 
     async fn run(
         &self,
         program: &[u8],
         at: HostPath<'_>,
-        mut pieces: mpsc::Receiver<Vec<u8>>,
+        pieces: mpsc::Receiver<Vec<u8>>,
         into: mpsc::Sender<Vec<u8>>,
     ) -> Result<Ended> {
         let command = at.command(program.len());
-        let Running { mut input, mut output, mut errors, resize: _resize, ended } =
+        let Running { input, output, errors, resize: _resize, ended } =
             self.start(&["sh", "-c", &command], None).await?;
-        let feed = async move {
-            if input.write_all(program).await.is_ok() {
-                // A program that stops reading says why in its exit code.
-                while let Some(piece) = pieces.recv().await {
-                    if input.write_all(&piece).await.is_err() {
-                        break;
-                    }
-                }
-                let _ = input.flush().await;
-            }
-            let _ = input.shutdown().await;
-        };
-        let read = async move {
-            let mut buffer = vec![0_u8; BUFFER];
-            while let Ok(length @ 1..) = output.read(&mut buffer).await {
-                if into.send(buffer[..length].to_vec()).await.is_err() {
-                    break;
-                }
-            }
-        };
-        let talk = async { tokio::join!(read, last_of(&mut errors)).1 };
-        tokio::pin!(feed, talk);
-        let said = tokio::select! {
-            said = &mut talk => said,
-            () = &mut feed => talk.await,
-        };
+        let said = converse(program, pieces, into, input, std::future::ready(output), errors).await;
         let code = match ended.await {
             ExecEnd::Exited(code) => Some(code),
             ExecEnd::Broken => None,
@@ -133,6 +100,8 @@ async fn feed_and_follow(shell: Running, program: &str, on_line: OnLine<'_>) -> 
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::AsyncReadExt as _;
+
     use super::*;
     use crate::host::Stream;
     use crate::util::lines::LINE_LIMIT;

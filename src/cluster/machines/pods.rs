@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use backon::{ConstantBuilder, Retryable as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
@@ -20,10 +21,10 @@ use crate::state::ClusterState;
 pub const DASHBOARD_PORT: u16 = 8265;
 /// The port of Ray's client server on the head.
 pub const CLIENT_PORT: u16 = 10001;
-/// How often a connection to the head is tried: it may be made again, or the API server be away.
-const TRIES: u32 = 5;
-/// The pause before it is tried again.
+/// The pause before what may come back is tried again.
 const PAUSE: Duration = Duration::from_secs(1);
+/// How often a connection to the head is tried again: it may be made again, or the API server be away.
+const HEAD_TRIES: ConstantBuilder = ConstantBuilder::new().with_delay(PAUSE).with_max_times(4);
 
 /// The nodes of a cluster on a platform.
 pub struct Pods {
@@ -118,28 +119,17 @@ impl Pods {
     }
 
     async fn connect_head(&self, port: u16) -> Result<Box<dyn Duplex>> {
-        let mut tried = 0;
-        loop {
-            tried += 1;
-            let connected = async {
-                let known = self.head.lock().await.clone();
-                let head = match known {
-                    Some(head) => head,
-                    None => self.find_head().await?,
-                };
-                let stream = self.platform()?.connect(&head, port).await?;
-                *self.head.lock().await = Some(head);
-                Ok::<_, Error>(stream)
+        let connect = async || {
+            let known = self.head.lock().await.clone();
+            let head = match known {
+                Some(head) => head,
+                None => self.find_head().await?,
             };
-            match connected.await {
-                Ok(stream) => return Ok(stream),
-                Err(error) if tried >= TRIES => return Err(error),
-                Err(_) => {
-                    *self.head.lock().await = None;
-                    tokio::time::sleep(PAUSE).await;
-                }
-            }
-        }
+            let stream = self.platform()?.connect(&head, port).await;
+            *self.head.lock().await = stream.is_ok().then_some(head);
+            stream
+        };
+        connect.retry(HEAD_TRIES).await
     }
 
     async fn find_head(&self) -> Result<String> {

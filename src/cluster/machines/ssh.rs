@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tokio::sync::OnceCell;
+
 use crate::error::{Error, ErrorKind, Result};
 use crate::host::{Connections, HostEntry, SshHost, SshTarget};
 use crate::name::{Key, Tag};
@@ -15,8 +17,7 @@ use crate::state::{ClusterState, ItemKind, Paths};
 const ANSWERS_WITHIN: Duration = Duration::from_secs(20);
 
 /// A host that is reached by SSH.
-#[derive(Clone)]
-pub struct RemoteHost {
+pub(in crate::cluster) struct RemoteHost {
     /// The host's key in the state.
     pub key: Key,
     /// Its tag, which also names its folder on the host.
@@ -29,27 +30,29 @@ pub struct RemoteHost {
     pub site: Site,
     /// The runtime of its nodes.
     pub runtime: &'static dyn ProjectRuntime,
+    /// The connection to it, from its first use on.
+    ssh: OnceCell<SshHost>,
 }
 
 impl RemoteHost {
     /// The display name, such as `host-0`.
-    pub fn name(&self) -> &str {
+    pub(super) fn name(&self) -> &str {
         self.names.first().map_or("", String::as_str)
     }
 
     /// The cluster's folders on the host.
-    pub fn folders(&self) -> HostFolders {
+    pub(super) fn folders(&self) -> HostFolders {
         self.runtime.folders_of(&self.tag.to_string()).at_site(&self.site)
     }
 
     /// The folder on the host that holds all files of the cluster.
-    pub fn home(&self) -> String {
+    pub(super) fn home(&self) -> String {
         self.folders().home
     }
 }
 
 /// The remote hosts of a cluster and their connections.
-pub struct Remote {
+pub(in crate::cluster) struct Remote {
     /// The connections, whose `ssh_config` is already written.
     pub connections: Connections,
     /// The hosts by number.
@@ -57,16 +60,25 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// Connects to one of the hosts.
+    /// The connection to one of the hosts: one for all who ask, open as long as the hosts are known.
     ///
     /// # Errors
     /// If it does not answer in time.
-    pub async fn connect(&self, host: &RemoteHost) -> Result<SshHost> {
-        self.connections.connect(host.name(), host.home(), ANSWERS_WITHIN, std::future::pending()).await
+    pub(super) async fn connect<'a>(&self, host: &'a RemoteHost) -> Result<&'a SshHost> {
+        let connect = || self.connections.connect(host.name(), host.home(), ANSWERS_WITHIN, std::future::pending());
+        host.ssh.get_or_try_init(connect).await
+    }
+
+    /// The host of this name, or the head's.
+    pub(super) fn host_or_head(&self, name: Option<&str>) -> Result<&RemoteHost> {
+        match name {
+            Some(name) => self.host(name),
+            None => self.host("head").or_else(|_| self.host("host-0")),
+        }
     }
 
     /// Finds a host by display name (`host-0`, `head`, `worker-1`, or without the hyphen) or by address.
-    pub fn host(&self, name: &str) -> Result<&RemoteHost> {
+    pub(super) fn host(&self, name: &str) -> Result<&RemoteHost> {
         let plain = |text: &str| text.replace('-', "");
         self.hosts
             .iter()
@@ -123,7 +135,10 @@ async fn remote_hosts(state: &ClusterState, context: &Context) -> Result<Vec<Rem
         if number == 0 && !nodes.iter().any(|node| node.key == Key::head()) {
             names.push(Key::head().display_name());
         }
-        hosts.push((number, RemoteHost { key: key.clone(), tag, names, target, site: *site, runtime }));
+        hosts.push((
+            number,
+            RemoteHost { key: key.clone(), tag, names, target, site: *site, runtime, ssh: OnceCell::new() },
+        ));
     }
     hosts.sort_by_key(|(number, _)| *number);
     Ok(hosts.into_iter().map(|(_, host)| host).collect())

@@ -1,16 +1,18 @@
 //! The local machine as a host, with programs run as the current user.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use rustix::process::Signal;
 use tokio::io::AsyncWriteExt as _;
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::sync::mpsc::{Receiver, Sender};
 
 use super::lines::follow;
-use super::{ExecEnd, Host, OnLine};
+use super::{Ended, ExecEnd, Host, HostPath, OnLine, StreamHost, converse};
 use crate::error::{Doing as _, Error, ErrorKind, LeftBehind, Result};
 use crate::util::child;
 use crate::util::process::{Identity, with_variable};
@@ -78,6 +80,35 @@ impl LocalHost {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
+
+    /// Starts a program with this host's environment and pipes.
+    fn start(&self, program: &mut Command) -> Result<(Child, ChildStdin, ChildStdout, ChildStderr)> {
+        let mut child = program
+            .env_clear()
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
+            .env(STARTED_BY, format!("{} {}", me(), self.home))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            // Ctrl-C at the terminal is for gpucl, not for the program.
+            .process_group(0)
+            .spawn()
+            .doing(ErrorKind::Host, || self.doing())?;
+        match (child.stdin.take(), child.stdout.take(), child.stderr.take()) {
+            (Some(stdin), Some(stdout), Some(stderr)) => Ok((child, stdin, stdout, stderr)),
+            _ => Err(Error::new(ErrorKind::Internal, self.doing()).because("its pipes are missing")),
+        }
+    }
+
+    fn doing(&self) -> String {
+        format!("run a shell program on {}", self.name)
+    }
+
+    /// The user's home folder.
+    pub fn login_home(&self) -> Option<&Path> {
+        let home = self.environment.iter().find(|(name, _)| name == "HOME").map(|(_, home)| Path::new(home));
+        home.filter(|home| home.is_absolute())
+    }
 }
 
 #[async_trait]
@@ -95,33 +126,46 @@ impl Host for LocalHost {
     }
 
     async fn exec(&self, program: &str, on_line: OnLine<'_>) -> Result<ExecEnd> {
-        let doing = || format!("run a shell program on {}", self.name);
-        let mut child = child::async_command("/bin/sh")
-            .arg("-s")
-            .env_clear()
-            .envs(self.environment.iter().map(|(name, value)| (name, value)))
-            .env(STARTED_BY, format!("{} {}", me(), self.home))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            // Ctrl-C at the terminal is for gpucl, not for the program.
-            .process_group(0)
-            .kill_on_drop(true)
-            .spawn()
-            .doing(ErrorKind::Host, doing)?;
-        let (Some(mut stdin), Some(stdout), Some(stderr)) =
-            (child.stdin.take(), child.stdout.take(), child.stderr.take())
-        else {
-            return Err(Error::new(ErrorKind::Internal, doing()).because("its pipes are missing"));
-        };
+        let (mut child, mut stdin, stdout, stderr) =
+            self.start(child::async_command("/bin/sh").arg("-s").kill_on_drop(true))?;
         let feed = async move {
             // A program that ends early closes its end; the unread rest does not matter then.
             let _ = stdin.write_all(program.as_bytes()).await;
             drop(stdin);
         };
         tokio::join!(feed, follow(stdout, stderr, on_line));
-        let status = child.wait().await.doing(ErrorKind::Host, doing)?;
+        let status = child.wait().await.doing(ErrorKind::Host, || self.doing())?;
         Ok(status.code().map_or(ExecEnd::Broken, ExecEnd::Exited))
+    }
+}
+
+#[async_trait]
+impl StreamHost for LocalHost {
+    fn machine(&self) -> &str {
+        &self.name
+    }
+
+    fn account(&self) -> Option<&str> {
+        None
+    }
+
+    async fn run(
+        &self,
+        program: &[u8],
+        at: HostPath<'_>,
+        input: Receiver<Vec<u8>>,
+        output: Sender<Vec<u8>>,
+    ) -> Result<Ended> {
+        // When this is dropped it ends with its input or output, and removes what it began.
+        let mut shell = child::async_command("/bin/sh");
+        shell.arg("-c").arg(at.command(program.len()));
+        if let Some(home) = self.login_home() {
+            shell.current_dir(home);
+        }
+        let (mut child, stdin, stdout, stderr) = self.start(&mut shell)?;
+        let said = converse(program, input, output, stdin, std::future::ready(stdout), stderr).await;
+        let status = child.wait().await.doing(ErrorKind::Host, || self.doing())?;
+        Ok(Ended { code: status.code(), said })
     }
 }
 

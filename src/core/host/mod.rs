@@ -5,7 +5,6 @@
 //! in
 //! [`crate::playbook`], so it works the same on this machine and over SSH.
 
-mod copy;
 mod file;
 mod lines;
 mod local;
@@ -17,14 +16,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-pub use copy::copy_here;
 pub use file::StageFile;
 pub use lines::follow as follow_lines;
 pub use local::LocalHost;
-pub use secrets::{put_secrets, put_secrets_here, remove_secrets, remove_secrets_here};
+pub use secrets::{put_secrets, remove_secrets};
 pub use ssh::{
     Connections, Copied, Ended, HostEntry, HostPath, LeftOut, Relay, SshHost, SshTarget, StreamHost, TargetFault,
-    Tunnel, Way, download, last_of, upload, user_fault,
+    Tunnel, Way, converse, download, upload, user_fault,
 };
 
 use crate::error::{Error, ErrorKind, Result};

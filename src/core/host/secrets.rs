@@ -1,20 +1,15 @@
 //! The secrets of a running job: a file in the cluster's data folder, private to the user of jobs.
 
-use std::path::Path;
-
 use secrecy::{ExposeSecret as _, SecretString};
 use tokio::sync::mpsc;
 
 use super::ssh::path::HostPath;
 use super::ssh::stream::StreamHost;
 use super::ssh::transfer::last_line;
-use crate::error::{Doing as _, Error, ErrorKind, Result};
-use crate::util::fs::write_atomic;
-
-/// The folder in the data folder. `templates/ray-native/worker.py` reads it, `stop` and `down` remove it.
-const FOLDER: &str = ".gpucl-secrets";
+use crate::error::{Error, ErrorKind, Result};
 
 /// Enters the folder, which is of this user alone, or makes it; nobody else's folder and no link is used.
+/// `templates/ray-native/worker.py` reads it, `stop` and `down` remove it.
 const ENTER: &str = r#"
 umask 077
 [ -d .gpucl-secrets ] || mkdir .gpucl-secrets || [ -d .gpucl-secrets ]
@@ -62,40 +57,4 @@ async fn run(host: &dyn StreamHost, data: HostPath<'_>, program: &str, given: Ve
             .because(format!("on {}", host.machine()))),
         None => Err(Error::new(ErrorKind::Host, doing).because("the connection to the host broke")),
     }
-}
-
-/// Puts a job's secrets into a data folder of this machine.
-///
-/// # Errors
-/// When it cannot be written.
-pub fn put_secrets_here(data: &Path, id: &str, text: &SecretString) -> Result<()> {
-    let folder = data.join(FOLDER);
-    let doing = || format!("write the secrets of the job to {}", folder.display());
-    match rustix::fs::mkdir(&folder, rustix::fs::Mode::RWXU) {
-        Ok(()) | Err(rustix::io::Errno::EXIST) => {}
-        Err(error) => return Err(error).doing(ErrorKind::Host, doing),
-    }
-    let found = fs_err::symlink_metadata(&folder).doing(ErrorKind::Host, doing)?;
-    let is_private = found.is_dir() && std::os::unix::fs::MetadataExt::mode(&found) & 0o077 == 0;
-    if !is_private {
-        return Err(Error::new(ErrorKind::Host, doing()).because("it is there already, and is open to others"));
-    }
-    write_atomic(&folder.join(id), text.expose_secret().as_bytes(), 0o600).doing(ErrorKind::Host, doing)
-}
-
-/// Removes a job's secrets from a data folder of this machine.
-///
-/// # Errors
-/// When they cannot be removed.
-pub fn remove_secrets_here(data: &Path, id: &str) -> Result<()> {
-    let folder = data.join(FOLDER);
-    match fs_err::remove_file(folder.join(id)) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            return Err(error).doing(ErrorKind::Host, || "remove the secrets of the job".to_owned());
-        }
-        _ => {}
-    }
-    // It stays while another job has some.
-    let _ = std::fs::remove_dir(folder);
-    Ok(())
 }

@@ -92,7 +92,7 @@ pub(super) async fn fetch(
         tempfile::Builder::new().prefix("incoming-").tempdir_in(folder.path()).doing(ErrorKind::State, doing)?;
     let opened = fs_err::File::open(incoming.path()).doing(ErrorKind::State, doing)?;
     let machines = target.machines(app).await?;
-    let head = machines.open("head").await?;
+    let head = machines.named("head").await?;
     let mut failure = None;
     for path in wanted {
         match head.get(path.as_str(), incoming.path(), false).await {
@@ -111,15 +111,9 @@ pub(super) async fn fetch(
                     outputs.aside.push(error);
                 }
             },
-            Err(error) if is_missing(&error) => outputs.missing.push(path.clone()),
+            Err(error) if error.kind() == ErrorKind::NotFound => outputs.missing.push(path.clone()),
             Err(error) => failure = failure.or(Some(error.while_doing(format!("fetch the output {path}")))),
         }
     }
-    head.close().await;
     failure.map_or(Ok(()), Err)
-}
-
-/// Whether the error says that the output does not exist, here or on the host.
-fn is_missing(error: &Error) -> bool {
-    error.kind() == ErrorKind::NotFound || matches!(error.causes(), [cause] if cause.ends_with("does not exist there"))
 }

@@ -1,38 +1,25 @@
 //! A shell in a pod, with this terminal.
 
 use std::io::{IsTerminal as _, Read as _};
-use std::sync::Arc;
 
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
-use super::Args;
 use crate::cli::app::App;
 use crate::cli::exit_code;
-use crate::cluster::{PodHost, Pods};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
-use crate::host::{ExecEnd, Host as _, Stream};
+use crate::host::{ExecEnd, Stream};
 use crate::provider::platform::Running;
 
-/// The shell: the best that the image has.
-const SHELL: [&str; 3] = ["sh", "-c", "command -v bash >/dev/null && exec bash; exec sh"];
 /// How much is read at once, in bytes.
 const BUFFER: usize = 16 * 1024;
 
-/// Runs a shell or a command in a pod until it ends; returns its exit code.
-pub(super) async fn run(app: &App, args: &Args, pods: &Arc<Pods>) -> Result<u8> {
-    if args.forget_host_key {
-        return Err(Error::new(ErrorKind::Unsupported, "forget a host key")
-            .because("the cluster's pods are reached through their platform, without SSH"));
-    }
-    let host = PodHost::new(pods, &pods.named(args.host.as_deref().unwrap_or("head")).await?);
-    let doing = || format!("open a terminal in {}", host.name());
-    let words: Vec<&str> = args.command.iter().map(String::as_str).collect();
-    let command = if words.is_empty() { SHELL.as_slice() } else { words.as_slice() };
-    let size = if std::io::stdin().is_terminal() { terminal_size() } else { None };
-    let Running { input, mut output, mut errors, resize, ended } = host.start(command, size).await?;
+/// Follows a program in a pod until it ends; returns its exit code. `size` is that of its terminal, if it has one.
+pub(super) async fn run(app: &App, machine: &str, running: Running, size: Option<(u16, u16)>) -> Result<u8> {
+    let doing = || format!("open a terminal in {machine}");
+    let Running { input, mut output, mut errors, resize, ended } = running;
     let raw = match size {
         Some(_) => Some(Raw::begin().doing(ErrorKind::Host, doing)?),
         None => None,
@@ -69,10 +56,11 @@ pub(super) async fn run(app: &App, args: &Args, pods: &Arc<Pods>) -> Result<u8> 
     }
 }
 
-/// Columns and rows; `None` if the output is no terminal.
-fn terminal_size() -> Option<(u16, u16)> {
+/// Columns and rows; `None` if input or output is no terminal.
+pub(super) fn terminal_size() -> Option<(u16, u16)> {
     let stdout = std::io::stdout();
-    let size = stdout.is_terminal().then(|| tcgetwinsize(&stdout).ok())??;
+    let is_terminal = stdout.is_terminal() && std::io::stdin().is_terminal();
+    let size = is_terminal.then(|| tcgetwinsize(&stdout).ok())??;
     Some((size.ws_col, size.ws_row))
 }
 

@@ -1,6 +1,7 @@
 //! The SSH connections of a cluster: its `ssh_config`, its `known_hosts`, and the wait for a host to answer.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -11,6 +12,8 @@ use super::route::{Route, read};
 use super::tool;
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::event::Bus;
+use crate::ray::shell_line;
+use crate::util::child;
 use crate::util::fs::{create_private_dir, write_atomic};
 use crate::util::runtime_dir::is_runtime_dir;
 
@@ -44,9 +47,18 @@ impl Connections {
         self.control.path()
     }
 
-    /// Fails if the folder for sockets is not private to this user: a shared login has its socket there.
-    pub fn is_private(&self) -> Result<()> {
-        is_runtime_dir(self.control.runtime()).map(|_| ())
+    /// The user's own `ssh` to a host, for a shell or for the command that these words are.
+    ///
+    /// # Errors
+    /// If the folder for sockets is not private to this user: a shared login has its socket there.
+    pub fn program(&self, name: &str, words: &[String]) -> Result<Command> {
+        is_runtime_dir(self.control.runtime())?;
+        let mut ssh = child::command("ssh");
+        ssh.arg("-F").arg(self.config_file()).arg(name);
+        if !words.is_empty() {
+            ssh.arg("--").arg(shell_line(words));
+        }
+        Ok(ssh)
     }
 
     /// Writes `ssh_config` and `known_hosts` for these hosts; files that are up to date are not touched.

@@ -7,19 +7,19 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-pub(in crate::host) use crate::util::folder::move_to;
+pub(super) use crate::util::folder::move_to;
 
 /// Where a copy goes: into a folder under its own name, or to exactly the given name.
-pub(in crate::host) struct Place {
+pub(super) struct Place {
     /// The folder.
-    pub(in crate::host) folder: PathBuf,
+    pub(super) folder: PathBuf,
     /// The name in it.
-    pub(in crate::host) name: OsString,
+    pub(super) name: OsString,
 }
 
 impl Place {
     /// The place meant by a path; a folder, and any path that ends with `/`, receives the copy inside it.
-    pub(in crate::host) fn of(goal: &Path, name: &OsStr) -> Self {
+    pub(super) fn of(goal: &Path, name: &OsStr) -> Self {
         let takes_in = goal.is_dir() || goal.as_os_str().as_bytes().ends_with(b"/");
         let (folder, name) = match goal.file_name() {
             Some(given) if !takes_in => (goal.parent().unwrap_or(Path::new("/")), given),
@@ -30,7 +30,7 @@ impl Place {
     }
 
     /// The full path, for messages.
-    pub(in crate::host) fn shown(&self) -> PathBuf {
+    pub(super) fn shown(&self) -> PathBuf {
         self.folder.join(&self.name)
     }
 }

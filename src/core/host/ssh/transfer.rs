@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::sync::mpsc;
 
 use super::contents::Contents;
-use super::path::HostPath;
+use super::path::{ABSENT, HostPath};
 use super::place::{Place, move_to};
 use super::stream::{Ended, StreamHost, last_of};
 use super::unpack::{LeftOut, Refusal, UnpackLimits, unpack};
@@ -92,11 +92,11 @@ for step in look merge; do
 done
 "#;
 
-/// Writes one file or folder as a tar stream. A file with several hard links is sent under each name, where `tar` can
+/// Writes one file or folder as a tar stream; exits with [`ABSENT`] when there is none. A file with several hard links is sent under each name, where `tar` can
 /// do so.
 const SEND: &str = r#"
 set -eu
-[ -e "$folder/$name" ] || [ -L "$folder/$name" ] || { echo "$source does not exist there" >&2; exit 1; }
+[ -e "$folder/$name" ] || [ -L "$folder/$name" ] || { echo "$source does not exist there" >&2; exit 3; }
 twins=
 if tar --help 2>/dev/null | grep -q -e --hard-dereference; then twins=--hard-dereference; fi
 exec tar -cf - $twins -C "$folder" -- "$name"
@@ -225,16 +225,15 @@ pub async fn download(machine: &dyn StreamHost, source: HostPath<'_>, goal: &Pat
 }
 
 fn judge(machine: &dyn StreamHost, doing: String, ended: &Ended) -> Result<()> {
-    let error = || Error::new(ErrorKind::Host, doing);
+    let kind = if ended.code == Some(ABSENT) { ErrorKind::NotFound } else { ErrorKind::Host };
+    let error = || Error::new(kind, doing);
     match ended.code {
         Some(0) => Ok(()),
         Some(code) => {
             let error = error().because(last_line(&ended.said, &format!("it failed there with exit code {code}")));
-            let is_denied = ended.said.contains("Permission denied");
-            Err(if is_denied {
-                error.because(format!("as the user {}", machine.account())).hint("use `--root` to do it as root")
-            } else {
-                error
+            Err(match machine.account().filter(|_| ended.said.contains("Permission denied")) {
+                Some(user) => error.because(format!("as the user {user}")).hint("use `--root` to do it as root"),
+                None => error,
             })
         }
         None => Err(error().status(Status::Temporary).because("the connection to the host broke")),

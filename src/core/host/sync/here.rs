@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT};
@@ -24,7 +24,7 @@ use crate::error::{Doing as _, Error, ErrorKind, Result, Status};
 use crate::host::LeftOut;
 use crate::host::ssh::transfer::Arriving;
 use crate::host::ssh::unpack::{Refusal, UnpackLimits, unpack_all};
-use crate::util::folder::{FOLDER, append, kind, make, step};
+use crate::util::folder::{FOLDER, append, kind, step};
 
 /// After this time, what a killed sync left in the stage is removed.
 const STALE: Duration = Duration::from_secs(24 * 60 * 60);
@@ -34,8 +34,6 @@ const STALE: Duration = Duration::from_secs(24 * 60 * 60);
 pub struct Here {
     /// The path.
     pub path: PathBuf,
-    /// The data folder of a cluster that the path is in: jobs write there, so no link in it is followed.
-    pub within: Option<PathBuf>,
 }
 
 impl Here {
@@ -47,7 +45,7 @@ impl Here {
     /// The folder that this path is in.
     pub(super) fn folder(&self) -> Self {
         let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        Self { path: folder.to_owned(), within: self.within.clone() }
+        Self { path: folder.to_owned() }
     }
 
     /// The name that the path ends with; empty if it has none of its own.
@@ -62,36 +60,14 @@ impl Here {
     /// What the path leads to.
     pub(super) fn list(&self, scope: &Scope, excludes: &Excludes) -> Result<Tree> {
         let doing = || format!("list {}", self.shown());
-        if let Some(within) = &self.within
-            && fs_err::symlink_metadata(&self.path).is_ok()
-        {
-            // Through no link: the folder of the path can be opened.
-            let folder = if self.path == *within { self.clone() } else { self.folder() };
-            folder.open(false)?;
-        }
-        let tree = Tree::read(&self.path, scope, excludes, self.within.is_none());
-        tree.doing(ErrorKind::Host, doing)
+        Tree::read(&self.path, scope, excludes).doing(ErrorKind::Host, doing)
     }
 
-    /// Opens the folder, and makes it where `makes` is set.
-    fn open(&self, makes: bool) -> Result<OwnedFd> {
+    /// Opens the folder, made where it is missing.
+    fn open(&self) -> Result<OwnedFd> {
+        fs_err::create_dir_all(&self.path).map_err(|error| self.wrong(&error))?;
         let flags = FOLDER.difference(OFlags::NOFOLLOW);
-        let Some(within) = &self.within else {
-            if makes {
-                fs_err::create_dir_all(&self.path).map_err(|error| self.wrong(&error))?;
-            }
-            return rustix::fs::open(&self.path, flags, Mode::empty()).map_err(|error| self.wrong(&error));
-        };
-        let mut folder = rustix::fs::open(within, flags, Mode::empty()).map_err(|error| self.wrong(&error))?;
-        let below = self.path.strip_prefix(within).map_err(|error| self.wrong(&error))?;
-        if makes {
-            return make(folder.as_fd(), within, below).map_err(|error| self.wrong(&error));
-        }
-        for part in below.components() {
-            let Component::Normal(name) = part else { continue };
-            folder = step(folder.as_fd(), name).map_err(|error| self.wrong(&error))?;
-        }
-        Ok(folder)
+        rustix::fs::open(&self.path, flags, Mode::empty()).map_err(|error| self.wrong(&error))
     }
 
     /// The stage in the folder, made where it is missing: of this user, and of nobody else.
@@ -231,7 +207,7 @@ impl Here {
         from: Receiver<Vec<u8>>,
     ) -> Result<(Vec<Below>, LeftOut)> {
         let doing = || format!("copy to {}", self.shown());
-        let top = self.open(true)?;
+        let top = self.open()?;
         let stage = self.stage(top.as_fd())?;
         let land = tempfile::Builder::new().prefix("land-").tempdir_in(self.path.join(STAGE));
         let land = land.doing(ErrorKind::Host, doing)?;
@@ -311,7 +287,7 @@ impl Here {
     /// Receives a file from `part.from` on, and puts it in its place when it is whole.
     pub(super) fn take_part(&self, part: &Part, mut from: Receiver<Vec<u8>>) -> Result<()> {
         let doing = || format!("copy to {}", self.shown());
-        let top = self.open(true)?;
+        let top = self.open()?;
         let stage = self.stage(top.as_fd())?;
         let name = OsStr::from_bytes(&part.part);
         let mut file = append(stage.as_fd(), name, 0o600).doing(ErrorKind::Host, doing)?;
@@ -354,7 +330,7 @@ impl Here {
 
     /// Makes the folder, and removes names in it.
     pub(super) fn remove(&self, groups: &ByFolder) -> Result<()> {
-        let top = self.open(true)?;
+        let top = self.open()?;
         let mut folders = Folders::new(top.as_fd());
         for (folder, names) in groups {
             for name in names {
@@ -369,7 +345,7 @@ impl Here {
 
     /// Sets permissions in the folder.
     pub(super) fn set_modes(&self, modes: &BTreeMap<u32, ByFolder>) -> Result<()> {
-        let top = self.open(true)?;
+        let top = self.open()?;
         let mut folders = Folders::new(top.as_fd());
         for (mode, groups) in modes {
             for (folder, names) in groups {

@@ -27,8 +27,8 @@ impl StreamHost for Shell {
         "host-0"
     }
 
-    fn account(&self) -> &str {
-        "ada"
+    fn account(&self) -> Option<&str> {
+        Some("ada")
     }
 
     async fn run(
@@ -99,7 +99,7 @@ impl Sides {
     }
 
     fn at_here(&self, path: &str) -> End<'_> {
-        End::Here(Here { path: self.here(path), within: None })
+        End::Here(Here { path: self.here(path) })
     }
 
     /// A path in the data folder of the host.

@@ -251,12 +251,9 @@ impl There<'_> {
             Some(code) => {
                 let error = error.because(last_line(&ended.said, &format!("it failed there with exit code {code}")));
                 let is_denied = ended.said.contains("Permission denied") && self.within.is_none() && !self.is_root;
-                Err(if is_denied {
-                    error
-                        .because(format!("as the user {}", self.machine.account()))
-                        .hint("use `--root` to do it as root")
-                } else {
-                    error
+                Err(match self.machine.account().filter(|_| is_denied) {
+                    Some(user) => error.because(format!("as the user {user}")).hint("use `--root` to do it as root"),
+                    None => error,
                 })
             }
             None => Err(error

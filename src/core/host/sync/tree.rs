@@ -120,11 +120,10 @@ impl Tree {
         }
     }
 
-    /// Lists a folder of this machine; a link in its own name is followed where `follows`.
-    pub(crate) fn read(top: &Path, scope: &Scope, excludes: &Excludes, follows: bool) -> std::io::Result<Self> {
-        let found = if follows { fs_err::metadata(top) } else { fs_err::symlink_metadata(top) };
+    /// Lists a folder of this machine; a link in its own name is followed.
+    pub(crate) fn read(top: &Path, scope: &Scope, excludes: &Excludes) -> std::io::Result<Self> {
         let mut tree = Self::default();
-        let metadata = match found {
+        let metadata = match fs_err::metadata(top) {
             Ok(metadata) => metadata,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(tree),
             Err(error) => return Err(error),
