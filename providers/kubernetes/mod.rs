@@ -39,6 +39,7 @@ use crate::provider::{
     Offer, Provider, ProviderKind, Recorder, ResourceRequest, Runtime, SiteFinding, USUAL_POLL, platform, settings,
 };
 use crate::render::Library;
+use crate::spec::DEFAULT_RAY_VERSION;
 use client::{Connector, Place};
 use config::HostSettings;
 use names::{Kind, object_name};
@@ -178,7 +179,7 @@ impl Provider for Kubernetes {
 fn smallest() -> ClusterRequest {
     let head =
         NodeGroup { name: config::HEAD.to_owned(), cpus: Some(0), count: 1, min: 1, max: 1, ..NodeGroup::default() };
-    ClusterRequest { ray_version: "2.60.0".to_owned(), head, ..ClusterRequest::default() }
+    ClusterRequest { ray_version: DEFAULT_RAY_VERSION.to_owned(), head, ..ClusterRequest::default() }
 }
 
 #[async_trait]
