@@ -3,6 +3,7 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
+use backon::{ExponentialBuilder, Retryable as _};
 use reqwest::header::{ETAG, IF_MATCH, LAST_MODIFIED, RANGE};
 use reqwest::{Method, Response, StatusCode, Url};
 use rusty_s3::actions::{CreateMultipartUpload, ListObjectsV2};
@@ -21,8 +22,9 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 const SILENCE_LIMIT: Duration = Duration::from_secs(60);
 /// The longest answer that is read as a whole, in bytes: a thousand long keys, encoded.
 const BODY_LIMIT: usize = 16 * 1024 * 1024;
-/// How often a call that failed temporarily is made again.
-const RETRIES: u32 = 4;
+/// The pauses before a call that failed temporarily is made again, of which there are four: 0.5, 1, 2 and 4 seconds.
+const PAUSES: ExponentialBuilder =
+    ExponentialBuilder::new().with_min_delay(Duration::from_millis(500)).with_factor(2.0).with_max_times(4);
 
 /// A client of one store.
 pub struct Client {
@@ -316,16 +318,8 @@ impl Client {
         headers: &[(&str, &str)],
         bytes: &[u8],
     ) -> Result<Response> {
-        let mut tried = 0;
-        loop {
-            let error = match self.once(doing, &method, url(), headers, bytes).await {
-                Err(error) if error.retry_status() == Status::Temporary && tried < RETRIES => error,
-                done => return done,
-            };
-            tried += 1;
-            drop(error);
-            tokio::time::sleep(Duration::from_millis(250 << tried)).await;
-        }
+        let once = || self.once(doing, &method, url(), headers, bytes);
+        once.retry(PAUSES).when(|error: &Error| error.retry_status() == Status::Temporary).await
     }
 
     async fn once(
