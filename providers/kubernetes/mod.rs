@@ -40,9 +40,9 @@ use crate::provider::{
 };
 use crate::render::Library;
 use crate::spec::DEFAULT_RAY_VERSION;
-use client::{Connector, Place};
+use client::{Connector, KubeContext};
 use config::HostSettings;
-use names::{Kind, object_name};
+use names::{ObjectKind, object_name};
 use objects::Renderer;
 
 /// This provider's entry in the registry.
@@ -114,7 +114,7 @@ struct Kubernetes {
 }
 
 impl Kubernetes {
-    async fn place(&self) -> Result<&Place> {
+    async fn place(&self) -> Result<&KubeContext> {
         self.connector.place().await
     }
 }
@@ -147,7 +147,7 @@ impl Provider for Kubernetes {
 
     async fn wait_usable(&self, _tag: &Tag, request: &ResourceRequest, id: &str) -> Result<()> {
         match resources::named(request)? {
-            (Kind::RayCluster, name) => self.wait_as_wanted(&name, id).await,
+            (ObjectKind::RayCluster, name) => self.wait_as_wanted(&name, id).await,
             _ => Ok(()),
         }
     }
@@ -171,7 +171,7 @@ impl Provider for Kubernetes {
     fn refused_request(&self, key: &Key) -> ResourceRequest {
         // The name of an object has no capitals.
         let object = json!({ "apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": { "name": "Refused" } });
-        ResourceRequest::new(key.clone(), Kind::RayCluster.name(), object)
+        ResourceRequest::new(key.clone(), ObjectKind::RayCluster.name(), object)
     }
 }
 
@@ -210,7 +210,7 @@ impl Platform for Kubernetes {
 
     async fn consequences(&self, tag: &Tag, request: &ResourceRequest, id: &str) -> Result<Vec<String>> {
         let mut lines = self.difference(tag, request, id).await?;
-        if let (Kind::RayCluster, name) = resources::named(request)? {
+        if let (ObjectKind::RayCluster, name) = resources::named(request)? {
             let place = self.place().await?;
             let pods = self.pods(place, &name).await?;
             lines.extend(pods::consequences(&request.settings, &pods));

@@ -31,7 +31,7 @@ pub(super) const MONITORING_GROUP: &str = "monitoring.coreos.com";
 
 /// The kinds of objects, in the order in which they are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ObjectKind {
     /// The Secret with the token.
     Token,
     /// The NetworkPolicy.
@@ -44,7 +44,7 @@ pub(super) enum Kind {
     RayCluster,
 }
 
-impl Kind {
+impl ObjectKind {
     /// All of them, in the order in which they are made.
     pub(super) const ALL: [Self; 5] = [Self::Token, Self::Policy, Self::Monitor, Self::Preparation, Self::RayCluster];
 
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn an_object_is_recognised_by_its_labels_alone() {
         let scope = Scope { owner: "abcd1234".parse().unwrap(), cluster: "demo-2".parse().unwrap() };
-        let tag = scope.tag(&Kind::RayCluster.key());
+        let tag = scope.tag(&ObjectKind::RayCluster.key());
         let object = json!({ "metadata": { "name": object_name(&scope), "labels": labels(&tag) } });
         assert_eq!(tag_of(&object), Some(tag));
         assert_eq!(object["metadata"]["name"], "demo-2-abcd1234");
