@@ -84,14 +84,14 @@ pub(super) enum Special {
 
 /// A key of a spec with a rule.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Found {
+pub(super) struct KeyWithRule {
     pub(super) path: String,
     pub(super) rule: Rule,
     pub(super) value: Value,
 }
 
 /// Every key of a value whose schema has a rule.
-pub(super) fn found(schema: &Value, value: &Value, path: &str) -> Vec<Found> {
+pub(super) fn found(schema: &Value, value: &Value, path: &str) -> Vec<KeyWithRule> {
     let mut all = Vec::new();
     let walk = Walk { definitions: schema.get("$defs").unwrap_or(&Value::Null) };
     walk.visit(schema, value, path, &mut all);
@@ -115,7 +115,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn visit(&self, schema: &'a Value, value: &Value, path: &str, all: &mut Vec<Found>) {
+    fn visit(&self, schema: &'a Value, value: &Value, path: &str, all: &mut Vec<KeyWithRule>) {
         for form in self.forms(schema) {
             match value {
                 Value::Object(entries) => {
@@ -123,7 +123,7 @@ impl<'a> Walk<'a> {
                         let Some(below) = property(form, key) else { continue };
                         let path = join(path, key);
                         match rule(below) {
-                            Some(rule) => all.push(Found { path, rule, value: value.clone() }),
+                            Some(rule) => all.push(KeyWithRule { path, rule, value: value.clone() }),
                             None => self.visit(below, value, &path, all),
                         }
                     }
