@@ -60,7 +60,7 @@ pub struct Listing {
 
 /// An object that is there.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
+pub struct ObjectFacts {
     /// The size in bytes.
     pub size: u64,
     /// What changes with its content.
@@ -189,7 +189,7 @@ impl Client {
     ///
     /// # Errors
     /// When the store refuses or does not answer.
-    pub async fn find(&self, bucket: &str, key: &str) -> Result<Option<Found>> {
+    pub async fn find(&self, bucket: &str, key: &str) -> Result<Option<ObjectFacts>> {
         let own = self.bucket(bucket)?;
         let action = own.head_object(self.keys(), key);
         let doing = format!("find s3://{bucket}/{key}");
@@ -372,14 +372,14 @@ impl Client {
 }
 
 /// What the headers say of an object.
-pub(super) fn found(answer: &Response) -> Found {
+pub(super) fn found(answer: &Response) -> ObjectFacts {
     let text = |name| answer.headers().get(name).and_then(|value| value.to_str().ok());
     // The client takes a HEAD's length for that of its empty body.
     let size =
         answer.headers().get(reqwest::header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
     let modified =
         text(LAST_MODIFIED).and_then(|text| jiff::fmt::rfc2822::parse(text).ok().map(|zoned| zoned.timestamp()));
-    Found { size: size.unwrap_or_default(), etag: text(ETAG).unwrap_or_default().to_owned(), modified }
+    ObjectFacts { size: size.unwrap_or_default(), etag: text(ETAG).unwrap_or_default().to_owned(), modified }
 }
 
 /// What a store says in its error.

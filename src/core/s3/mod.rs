@@ -6,6 +6,6 @@ mod download;
 mod place;
 mod upload;
 
-pub use client::{Client, Found, Listing, Object};
+pub use client::{Client, Listing, Object, ObjectFacts};
 pub use download::Download;
-pub use place::{Place, local_path};
+pub use place::{S3Path, local_path};
