@@ -84,7 +84,7 @@ fn capability() -> Capability {
     }
 }
 
-/// One region of it.
+/// The provider, opened in one region.
 struct Region {
     api: Api,
     region: String,

@@ -44,7 +44,6 @@ pub(super) struct KubeContext {
     pub(super) context: String,
     /// The user's name in the kubeconfig; empty in a pod.
     pub(super) user: String,
-    /// The namespace.
     pub(super) namespace: String,
 }
 

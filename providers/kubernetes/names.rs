@@ -70,7 +70,6 @@ impl ObjectKind {
         }
     }
 
-    /// The kind of this name.
     pub(super) fn of(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
@@ -82,7 +81,6 @@ pub(super) fn object_name(scope: &Scope) -> String {
     format!("{}-{}", scope.cluster, scope.owner)
 }
 
-/// The labels of an object.
 pub(super) fn labels(tag: &Tag) -> Map<String, Value> {
     let labels = [(OWNER, tag.owner.as_str()), (CLUSTER, tag.cluster.as_str()), (KEY, tag.key.as_str())];
     labels.into_iter().map(|(name, value)| (name.to_owned(), json!(value))).collect()

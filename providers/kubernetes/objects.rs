@@ -20,11 +20,8 @@ use crate::util::digest;
 use crate::util::duration::SpecDuration;
 use crate::util::human;
 
-/// The template of the RayCluster.
 const RAY_CLUSTER: &str = "templates/raycluster/raycluster.yaml.tera";
-/// The template of the NetworkPolicy.
 const POLICY: &str = "templates/raycluster/networkpolicy.yaml.tera";
-/// The template of the PodMonitor.
 const MONITOR: &str = "templates/raycluster/podmonitor.yaml.tera";
 /// What pods have in the cluster's Secret beside the token, by key: by these a job's processes get its secrets.
 const PROGRAMS: [(&str, &str); 3] = [
@@ -73,7 +70,6 @@ struct PreparationView {
     seconds: u64,
 }
 
-/// A group of workers.
 #[derive(Serialize)]
 struct Group {
     name: String,
@@ -275,7 +271,6 @@ impl Renderer {
     }
 }
 
-/// A request of an object.
 fn request(kind: ObjectKind, object: Value) -> ResourceRequest {
     ResourceRequest::new(kind.key(), kind.name(), object)
 }

@@ -81,7 +81,7 @@ async fn used(place: &KubeContext) -> Option<BTreeMap<(String, String), u64>> {
     Some(used)
 }
 
-/// What a machine has.
+/// A machine as an offer, with what of it is free if that is known.
 fn offer(node: &Value, used: Option<&BTreeMap<(String, String), u64>>, place: &str) -> Offer {
     let name = node["metadata"]["name"].as_str().unwrap_or_default();
     let label =

@@ -12,7 +12,6 @@ use crate::error::Result;
 use crate::provider::platform::Member;
 use crate::util::human;
 
-/// A pod.
 #[derive(Debug, Clone)]
 pub(super) struct Pod {
     /// The object, as JSON.

@@ -43,7 +43,6 @@ impl Kubernetes {
         Ok(found)
     }
 
-    /// Makes an object.
     pub(super) async fn make(&self, tag: &Tag, request: &ResourceRequest, recorder: &dyn Recorder) -> Result<Acquired> {
         let place = self.place().await?;
         let (kind, name) = named(request)?;
@@ -173,7 +172,6 @@ pub(super) fn named(request: &ResourceRequest) -> Result<(ObjectKind, String)> {
     })
 }
 
-/// The id of an object.
 pub(super) fn id(object: &Value) -> String {
     object["metadata"]["uid"].as_str().unwrap_or_default().to_owned()
 }

@@ -151,7 +151,6 @@ async fn operator(place: &KubeContext) -> Result<Option<Operator>> {
     Ok(version_of(&schema))
 }
 
-/// A request of a path.
 fn http_get(path: &str) -> kube::Result<http::Request<Vec<u8>>> {
     http::Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)
 }

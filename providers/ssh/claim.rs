@@ -64,7 +64,6 @@ impl Claims {
         Ok(found)
     }
 
-    /// The claim of this tag.
     pub(super) fn find(&self, tag: &Tag) -> Option<ListedClaim> {
         let claim = match fs::read_within(&self.file(tag), fs::RECORD_LIMIT) {
             Ok(bytes) => read(&bytes, tag),

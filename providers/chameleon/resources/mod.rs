@@ -61,7 +61,6 @@ fn shared(kind: &str) -> Key {
     Key::numbered(kind, 0)
 }
 
-/// The key of the cluster's lease.
 pub(super) fn lease_key() -> Key {
     shared("lease")
 }
@@ -207,7 +206,6 @@ pub(super) async fn observe_adopted(cloud: &Cloud, requests: &[ResourceRequest])
     Ok(observed)
 }
 
-/// Acquires one resource.
 pub(super) async fn acquire(
     cloud: &Cloud,
     tag: &Tag,
@@ -228,7 +226,6 @@ pub(super) async fn acquire(
     Ok(acquired)
 }
 
-/// Waits until a resource is usable.
 pub(super) async fn wait_usable(cloud: &Cloud, tag: &Tag, request: &ResourceRequest, id: &str) -> Result<()> {
     match ChameleonResource::of(&request.kind)? {
         ChameleonResource::Lease => lease::wait_active(cloud, id).await.map(|_| ()),

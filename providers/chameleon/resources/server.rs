@@ -61,7 +61,6 @@ fn describe_fault(fault: Option<&str>) -> String {
     format!("it is in error: {fault}{meaning}")
 }
 
-/// The public address of a server.
 fn public_ip(server: &Server, addresses: &[FloatingIp]) -> Option<String> {
     let fixed: Vec<&str> = server.fixed_ips().collect();
     let listed = server.addresses.iter().find(|address| address.floating).map(|address| address.ip.clone());

@@ -156,7 +156,6 @@ pub(super) async fn observe_adopted(cloud: &Cloud, requests: &[ResourceRequest])
     Ok(observed)
 }
 
-/// Acquires one resource.
 pub(super) async fn acquire(
     cloud: &Cloud,
     tag: &Tag,
@@ -172,7 +171,6 @@ pub(super) async fn acquire(
     acquired.recorded(recorder, tag, &tag.to_string()).await
 }
 
-/// Waits until a resource is usable.
 pub(super) async fn wait_usable(cloud: &Cloud, tag: &Tag, request: &ResourceRequest, id: &str) -> Result<()> {
     match LambdaResource::of(&request.kind)? {
         LambdaResource::Instance => {

@@ -28,7 +28,6 @@ const CHECKS_LIMIT: u32 = 60;
 pub(super) struct ProgramPlace {
     /// The host's folder.
     pub(super) home: String,
-    /// The lock file.
     pub(super) lock: String,
     /// Whether it may reboot the machine.
     pub(super) reboots: bool,

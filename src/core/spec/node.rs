@@ -30,7 +30,6 @@ pub(super) enum NodeKind {
         /// The value of the text.
         value: Value,
     },
-    /// A list.
     List(Vec<Node>),
     /// A map, in the order of the file, without the second of two equal keys.
     Map(Vec<(Key, Node)>),

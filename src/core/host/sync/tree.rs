@@ -18,7 +18,6 @@ pub(crate) const STAGE: &str = ".gpucl-sync";
 /// The folder of the data folder with the secrets of running jobs; never part of a tree.
 const SECRETS: &str = ".gpucl-secrets";
 
-/// What an entry is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum EntryKind {
     Folder,

@@ -65,7 +65,7 @@ impl Reader<'_> {
         asks.then(|| Ask::new(says.class, path, &what, says.before_plan, &(&says.says, value)))
     }
 
-    /// Where the cluster is.
+    /// What the spec says of where the cluster is.
     pub(super) fn destination(&self) -> Value {
         let settings = self.spec.provider.settings();
         let keys = [

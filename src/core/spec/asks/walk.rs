@@ -13,10 +13,7 @@ pub(super) enum Rule {
     /// A value that is set asks for something, in these words.
     Says(Says),
     /// Code decides.
-    Special {
-        /// Which.
-        rule: Special,
-    },
+    Special { rule: Special },
     /// A flag of the command line allows it; without it the spec is refused when it is read.
     Flag {
         /// The flag, for whoever reads the schema.
@@ -47,7 +44,6 @@ pub(super) struct Says {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum On {
-    /// All.
     #[default]
     All,
     /// The reader's own machine.
