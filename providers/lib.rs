@@ -3,9 +3,7 @@
 #[cfg(test)]
 mod fuzz;
 
-#[cfg(test)]
-use gpucl_core::spec;
-use gpucl_core::{error, event, host, money, name, playbook, provider, render, secret, util};
+use gpucl_core::{error, event, host, money, name, playbook, provider, render, secret, spec, util};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::provider::Factory;

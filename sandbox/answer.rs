@@ -42,7 +42,6 @@ impl Ask {
     }
 }
 
-/// An answer to one request.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Answer {
     pub(super) status: u16,

@@ -106,7 +106,6 @@ impl Rule {
     }
 }
 
-/// A parsed fault.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Fault {
     /// Answers with this status, without acting.

@@ -62,7 +62,6 @@ impl Api {
         found.map(|machine| self.folder.join(format!("{}~{id}", machine.name))).ok_or_else(gone)
     }
 
-    /// Deletes a machine.
     pub(super) async fn delete(&self, id: &str) -> Result<()> {
         fs_err::remove_dir_all(self.find(id).await?)?;
         // Also removes the parent folders of the last machine.

@@ -60,7 +60,7 @@ impl Factory for TheFactory {
         // Two providers must not share a folder, so it has this module's name.
         let name = module_path!().rsplit("::").next().unwrap_or_default();
         let folder = context.data_dir.join(name).join(&settings.region);
-        Ok(Box::new(Place { api: Api::new(folder), region: settings.region }))
+        Ok(Box::new(Region { api: Api::new(folder), region: settings.region }))
     }
 }
 
@@ -84,14 +84,14 @@ fn capability() -> Capability {
     }
 }
 
-/// One region of it.
-struct Place {
+/// The provider, opened in one region.
+struct Region {
     api: Api,
     region: String,
 }
 
 #[async_trait]
-impl Provider for Place {
+impl Provider for Region {
     fn capability(&self) -> Capability {
         capability()
     }

@@ -55,7 +55,6 @@ impl Cloud {
         Policy::default()
     }
 
-    /// The state folder of a cluster.
     pub(super) fn folder(&self, cluster: &ClusterName) -> PathBuf {
         self.context.clusters_dir.join(cluster.as_str())
     }
@@ -248,7 +247,6 @@ impl Calendar {
     }
 }
 
-/// The tag of a server.
 pub(super) fn tag_of_server(server: &Server) -> Option<Tag> {
     server.metadata.get(TAG).map_or(server.name.as_str(), String::as_str).parse().ok()
 }

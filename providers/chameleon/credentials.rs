@@ -5,7 +5,6 @@ use std::path::PathBuf;
 
 use secrecy::SecretString;
 
-/// An authentication method.
 #[derive(Clone)]
 pub(crate) enum Method {
     /// An application credential: limited to one project at one site; contains no password.

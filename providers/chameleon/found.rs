@@ -26,7 +26,7 @@ pub(super) enum LeaseFound {
 
 /// The resolved values of one host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Found {
+pub(super) struct HostFound {
     /// The hosts that the cluster's spec asks for.
     pub(super) wanted: Wanted,
     pub(super) lease: LeaseFound,

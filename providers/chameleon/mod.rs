@@ -38,7 +38,7 @@ use crate::provider::{
 };
 use cloud::Cloud;
 use config::HostSettings;
-use resources::Kind;
+use resources::ChameleonResource;
 
 /// The provider's entry in the registry.
 pub static FACTORY: ChameleonFactory = ChameleonFactory;
@@ -170,6 +170,6 @@ impl Provider for Chameleon {
 
     fn refused_request(&self, key: &Key) -> ResourceRequest {
         let settings = serde_json::json!({ "hosts": { "nodes": ["no-such-host"] } });
-        ResourceRequest::new(key.clone(), Kind::Lease.name(), settings)
+        ResourceRequest::new(key.clone(), ChameleonResource::Lease.name(), settings)
     }
 }

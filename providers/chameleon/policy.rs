@@ -52,7 +52,6 @@ pub(crate) enum NoExtension {
     },
     /// Another booking has a host at that time.
     Taken {
-        /// The other booking.
         by: Booking,
         /// The latest end before it; `None` if no time is left.
         most: Option<Timestamp>,
@@ -71,11 +70,8 @@ pub(crate) struct Extension {
 /// A request to move the end of an existing lease.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ExtensionAsk {
-    /// The start of the lease.
     pub(crate) start: Timestamp,
-    /// The current end.
     pub(crate) end: Timestamp,
-    /// The requested end.
     pub(crate) new_end: Timestamp,
     /// The result may end earlier than the lease does now, or than requested.
     pub(crate) may_shorten: bool,

@@ -13,7 +13,7 @@ use super::leases::{state_of, tag_of, title};
 use super::policy::{ExtensionAsk, may_extend};
 use super::proposal::{no_slot, price};
 use super::resolve::named;
-use super::resources::Kind;
+use super::resources::ChameleonResource;
 use super::resources::lease as leases;
 use super::slots::{self, matches, natural};
 use crate::error::{Error, ErrorKind, Result};
@@ -95,7 +95,7 @@ impl Reservations for Cloud {
             notes: slot.notes,
             request: ResourceRequest {
                 found: Finding::of(&SharedFound { lease, title: Some(name.clone()), public: None })?,
-                ..ResourceRequest::new(key.clone(), Kind::Lease.name(), leases::settings(&wanted))
+                ..ResourceRequest::new(key.clone(), ChameleonResource::Lease.name(), leases::settings(&wanted))
             },
             hosts: slot.hosts,
             name,

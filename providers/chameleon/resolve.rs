@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use super::api::{FailureKind, FloatingIp, Image, Lease, Network};
 use super::cloud::{Calendar, Cloud, offer, restricted};
 use super::config::{self, HostSettings};
-use super::found::{Found, LeaseFound, Wanted};
+use super::found::{HostFound, LeaseFound, Wanted};
 use super::leases::{describe_degraded, is_degraded, state_of, tag_of, title};
 use super::proposal::{no_slot, proposal_notes};
 use super::slots;
@@ -112,7 +112,7 @@ pub(super) async fn resolve(cloud: &Cloud, scope: &Scope, hosts: Vec<HostRequest
         let has_amd = row.is_some_and(|row| row.gpus.iter().any(|gpu| is_amd(&gpu.model)));
         let image = image_id(cloud, &settings.image(&entries[index], has_amd)).await?;
         resolved.offers.extend(row.map(|row| offer(row, now, &cloud.zone())));
-        let found = Found {
+        let found = HostFound {
             wanted: wanted.clone(),
             lease: lease.clone(),
             node,

@@ -186,7 +186,6 @@ pub(crate) fn matching<'a>(rows: &'a [CalendarRow], filter: &HostFilter) -> Vec<
     found
 }
 
-/// Whether a host matches a filter.
 pub(crate) fn matches(row: &CalendarRow, filter: &HostFilter) -> bool {
     let has = |gpu: &str| row.gpus.iter().any(|there| there.model.to_lowercase().contains(&gpu.to_lowercase()));
     // Counts only GPUs of the requested model, if one was given.

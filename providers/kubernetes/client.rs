@@ -16,7 +16,7 @@ use tokio::sync::OnceCell;
 
 use super::config::Settings;
 use super::kubeconfig;
-use super::names::{Kind, MONITORING_GROUP};
+use super::names::{MONITORING_GROUP, ObjectKind};
 use super::refusal;
 use crate::error::{Doing as _, Error, ErrorKind, Result, Status};
 use crate::provider::UserEnvironment;
@@ -31,11 +31,11 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 const RETRIES: usize = 8;
 /// Who owns the fields that gpucl sets, as the API server records it.
 pub(super) const MANAGER: &str = "gpucl";
-/// Who owns the fields of [`Place::merge`]: an apply by [`MANAGER`] leaves them.
+/// Who owns the fields of [`KubeContext::merge`]: an apply by [`MANAGER`] leaves them.
 const MERGER: &str = "gpucl-jobs";
 
 /// The place of clusters: an API server, a user and a namespace.
-pub(super) struct Place {
+pub(super) struct KubeContext {
     /// The client of the API server.
     pub(super) client: Client,
     /// The address of the API server.
@@ -44,7 +44,6 @@ pub(super) struct Place {
     pub(super) context: String,
     /// The user's name in the kubeconfig; empty in a pod.
     pub(super) user: String,
-    /// The namespace.
     pub(super) namespace: String,
 }
 
@@ -52,7 +51,7 @@ pub(super) struct Place {
 pub(super) struct Connector {
     settings: Settings,
     environment: UserEnvironment,
-    place: OnceCell<Place>,
+    place: OnceCell<KubeContext>,
 }
 
 impl Connector {
@@ -62,11 +61,11 @@ impl Connector {
     }
 
     /// The place, opened at the first call.
-    pub(super) async fn place(&self) -> Result<&Place> {
+    pub(super) async fn place(&self) -> Result<&KubeContext> {
         self.place.get_or_try_init(|| self.open()).await
     }
 
-    async fn open(&self) -> Result<Place> {
+    async fn open(&self) -> Result<KubeContext> {
         let doing = "read the kubeconfig";
         let files = self.files()?;
         let Some(kubeconfig) = kubeconfig::read_files(&files)? else {
@@ -101,7 +100,7 @@ impl Connector {
         })
     }
 
-    async fn open_in_cluster(&self, files: &[PathBuf]) -> Result<Place> {
+    async fn open_in_cluster(&self, files: &[PathBuf]) -> Result<KubeContext> {
         let named: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
         let none = || {
             Error::new(ErrorKind::Spec, "find a Kubernetes cluster")
@@ -115,7 +114,7 @@ impl Connector {
         self.opened(config, "in-cluster".to_owned(), String::new())
     }
 
-    fn opened(&self, mut config: Config, context: String, user: String) -> Result<Place> {
+    fn opened(&self, mut config: Config, context: String, user: String) -> Result<KubeContext> {
         config.connect_timeout = Some(CONNECT_LIMIT);
         // A watched log or a forwarded port may be silent for hours; calls have a limit of their own.
         config.read_timeout = None;
@@ -123,7 +122,7 @@ impl Connector {
         let namespace = self.settings.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
         let client = Client::try_from(config)
             .map_err(|error| refusal::of_call(&format!("open the context `{context}`"), &error))?;
-        Ok(Place { client, server, context, user, namespace })
+        Ok(KubeContext { client, server, context, user, namespace })
     }
 
     /// The kubeconfigs, in the order in which they are merged.
@@ -148,9 +147,9 @@ impl Connector {
     }
 }
 
-impl Place {
+impl KubeContext {
     /// The objects of a kind in the namespace.
-    pub(super) fn objects(&self, kind: Kind) -> Api<DynamicObject> {
+    pub(super) fn objects(&self, kind: ObjectKind) -> Api<DynamicObject> {
         Api::namespaced_with(self.client.clone(), &self.namespace, &resource(kind))
     }
 
@@ -175,36 +174,36 @@ impl Place {
     }
 
     /// The objects of a kind that have these labels, as JSON.
-    pub(super) async fn list(&self, kind: Kind, selector: &str) -> Result<Vec<Value>> {
+    pub(super) async fn list(&self, kind: ObjectKind, selector: &str) -> Result<Vec<Value>> {
         let objects = self.objects(kind);
         let params = ListParams::default().labels(selector);
         let found = call(&format!("list the {}s of {}", kind.name(), self.namespace), || objects.list(&params)).await;
         let found = match found {
             // Most clusters have no Prometheus Operator, and who may not see such an object has made none.
-            Err(error) if kind == Kind::Monitor && refusal::is_absent(&error) => return Ok(Vec::new()),
+            Err(error) if kind == ObjectKind::Monitor && refusal::is_absent(&error) => return Ok(Vec::new()),
             found => found?,
         };
         values(&found)
     }
 
     /// The object of this name, as JSON; `None` if there is none.
-    pub(super) async fn get(&self, kind: Kind, name: &str) -> Result<Option<Value>> {
+    pub(super) async fn get(&self, kind: ObjectKind, name: &str) -> Result<Option<Value>> {
         let objects = self.objects(kind);
         let found = call(&format!("look at the {} {name}", kind.name()), || objects.get_opt(name)).await?;
         found.map(|object| value(&object)).transpose()
     }
 
     /// Makes an object, or changes it to this, by a server-side apply.
-    pub(super) async fn apply(&self, kind: Kind, object: &Value, how: Apply) -> Result<Value> {
+    pub(super) async fn apply(&self, kind: ObjectKind, object: &Value, how: Apply) -> Result<Value> {
         self.patch(kind, object, how, false).await
     }
 
     /// What [`Self::apply`] would make of it. Changes nothing.
-    pub(super) async fn dry_run(&self, kind: Kind, object: &Value, how: Apply) -> Result<Value> {
+    pub(super) async fn dry_run(&self, kind: ObjectKind, object: &Value, how: Apply) -> Result<Value> {
         self.patch(kind, object, how, true).await
     }
 
-    async fn patch(&self, kind: Kind, object: &Value, how: Apply, dry_run: bool) -> Result<Value> {
+    async fn patch(&self, kind: ObjectKind, object: &Value, how: Apply, dry_run: bool) -> Result<Value> {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
         let objects = self.objects(kind);
         let mut params = PatchParams::apply(MANAGER);
@@ -216,7 +215,7 @@ impl Place {
     }
 
     /// Changes these fields of an object, which are not those of [`Self::apply`].
-    pub(super) async fn merge(&self, kind: Kind, name: &str, fields: &Value) -> Result<()> {
+    pub(super) async fn merge(&self, kind: ObjectKind, name: &str, fields: &Value) -> Result<()> {
         let objects = self.objects(kind);
         let params = PatchParams { field_manager: Some(MERGER.to_owned()), ..PatchParams::default() };
         let patch = Patch::Merge(fields);
@@ -224,7 +223,7 @@ impl Place {
     }
 
     /// Deletes an object if it still has this id; one that is gone is no error.
-    pub(super) async fn delete(&self, kind: Kind, name: &str, id: &str) -> Result<()> {
+    pub(super) async fn delete(&self, kind: ObjectKind, name: &str, id: &str) -> Result<()> {
         let objects = self.objects(kind);
         let only = kube::api::Preconditions { uid: Some(id.to_owned()), resource_version: None };
         let params = DeleteParams::foreground().preconditions(only);
@@ -249,13 +248,13 @@ pub(super) enum Apply {
     Force,
 }
 
-fn resource(kind: Kind) -> ApiResource {
+fn resource(kind: ObjectKind) -> ApiResource {
     let (group, version, kind) = match kind {
-        Kind::Token => ("", "v1", "Secret"),
-        Kind::Policy => ("networking.k8s.io", "v1", "NetworkPolicy"),
-        Kind::Monitor => (MONITORING_GROUP, "v1", "PodMonitor"),
-        Kind::Preparation => ("", "v1", "ConfigMap"),
-        Kind::RayCluster => ("ray.io", "v1", "RayCluster"),
+        ObjectKind::Token => ("", "v1", "Secret"),
+        ObjectKind::Policy => ("networking.k8s.io", "v1", "NetworkPolicy"),
+        ObjectKind::Monitor => (MONITORING_GROUP, "v1", "PodMonitor"),
+        ObjectKind::Preparation => ("", "v1", "ConfigMap"),
+        ObjectKind::RayCluster => ("ray.io", "v1", "RayCluster"),
     };
     let kind = GroupVersionKind::gvk(group, version, kind);
     let plural = if kind.kind == "NetworkPolicy" {

@@ -192,9 +192,9 @@ pub(super) struct Settings {
     pub(super) labels: BTreeMap<String, String>,
     /// The settings of all pods.
     pub(super) pods: PodSettings,
-    /// The same for the head's pod, over that of all.
+    /// The settings of the head's pod, over those in `pods`.
     pub(super) head: PodSettings,
-    /// The same for the pods of a group of workers, by its name.
+    /// The settings of the pods of a group of workers, by its name, over those in `pods`.
     pub(super) groups: BTreeMap<String, PodSettings>,
 }
 

@@ -2,14 +2,14 @@
 
 use serde_json::Value;
 
-use super::names::{Kind, PODS};
+use super::names::{ObjectKind, PODS};
 use crate::util::text::shortened;
 
 /// How many changed fields are named.
 const MOST: usize = 12;
 
 /// The fields that differ between an object and what it would become, one line each.
-pub(super) fn lines(kind: Kind, now: &Value, then: &Value) -> Vec<String> {
+pub(super) fn lines(kind: ObjectKind, now: &Value, then: &Value) -> Vec<String> {
     let mut changes = Vec::new();
     for part in ["spec", "data", "binaryData"] {
         differ(part, &now[part], &then[part], &mut changes);
@@ -18,7 +18,7 @@ pub(super) fn lines(kind: Kind, now: &Value, then: &Value) -> Vec<String> {
     // The digest of a template changes with what it is the digest of.
     changes.retain(|(path, _)| !path.ends_with(PODS));
     let more = changes.len().saturating_sub(MOST);
-    let of_files = kind == Kind::Preparation;
+    let of_files = kind == ObjectKind::Preparation;
     let mut lines: Vec<String> = changes
         .into_iter()
         .take(MOST)
@@ -91,27 +91,27 @@ mod tests {
         let now = json!({ "spec": { "suspend": false, "workerGroupSpecs": [group("gpu", "a"), group("cpu", "a")] }, "status": { "x": 1 } });
         let then = json!({ "spec": { "suspend": false, "workerGroupSpecs": [group("cpu", "a"), group("gpu", "b"), { "groupName": "new" }] }, "status": { "x": 2 } });
         assert_eq!(
-            lines(Kind::RayCluster, &now, &then),
+            lines(ObjectKind::RayCluster, &now, &then),
             [
                 "raycluster: spec.workerGroupSpecs[gpu].template.spec.containers[ray-worker].image: a -> b",
                 "raycluster: spec.workerGroupSpecs[new]: nothing -> {\"groupName\":\"new\"}",
             ]
         );
-        assert!(lines(Kind::RayCluster, &now, &now).is_empty());
+        assert!(lines(ObjectKind::RayCluster, &now, &now).is_empty());
         let queue =
             |name: &str| json!({ "metadata": { "labels": { "kueue.x-k8s.io/queue-name": name }, "generation": 1 } });
         assert_eq!(
-            lines(Kind::RayCluster, &queue("a"), &queue("b")),
+            lines(ObjectKind::RayCluster, &queue("a"), &queue("b")),
             ["raycluster: metadata.labels.kueue.x-k8s.io/queue-name: a -> b"]
         );
         let file = |text: &str| json!({ "data": { "start.json": text, "fill.py": "x" } });
         assert_eq!(
-            lines(Kind::Preparation, &file("1"), &file("2")),
+            lines(ObjectKind::Preparation, &file("1"), &file("2")),
             ["configmap: data.start.json changes"],
             "a file's content is not shown"
         );
         let many = |value: u32| json!({ "spec": (0..20).map(|number| (number.to_string(), json!(value))).collect::<serde_json::Map<_, _>>() });
-        let lines = lines(Kind::Policy, &many(1), &many(2));
+        let lines = lines(ObjectKind::Policy, &many(1), &many(2));
         assert_eq!((lines.len(), lines.last().unwrap().as_str()), (13, "networkpolicy: and 8 more fields"));
     }
 }

@@ -9,7 +9,7 @@ use tokio::io::AsyncReadExt as _;
 
 use super::Kubernetes;
 use super::client::{MANAGER, call};
-use super::names::{DIGEST, Kind, object_name};
+use super::names::{DIGEST, ObjectKind, object_name};
 use super::resources::id;
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::host::ExecEnd;
@@ -65,7 +65,7 @@ impl Kubernetes {
         }
         let pods = self.pods(place, &cluster).await?;
         let head = pods.iter().map(super::pods::Pod::member).find(|member| member.is_head);
-        let (Some(head), Some(secret)) = (head, place.get(Kind::Token, &cluster).await?) else { return Ok(()) };
+        let (Some(head), Some(secret)) = (head, place.get(ObjectKind::Token, &cluster).await?) else { return Ok(()) };
         let files = tokio::time::timeout(LIMIT, self.dashboards_in(&head.name)).await;
         let files = files.doing(ErrorKind::Timeout, || format!("read Ray's dashboards in {}", head.name))??;
         let data: BTreeMap<String, String> = files

@@ -8,8 +8,8 @@ use kube::api::DeleteParams;
 use serde_json::{Value, json};
 
 use super::Kubernetes;
-use super::client::{Place, call, value};
-use super::names::{Kind, object_name};
+use super::client::{KubeContext, call, value};
+use super::names::{ObjectKind, object_name};
 use super::refusal;
 use super::resources::id;
 use crate::error::Result;
@@ -38,7 +38,7 @@ impl Kubernetes {
         }
         let place = self.place().await?;
         let name = object_name(scope);
-        let (Some(address), Some(cluster)) = (&head.address, place.get(Kind::RayCluster, &name).await?) else {
+        let (Some(address), Some(cluster)) = (&head.address, place.get(ObjectKind::RayCluster, &name).await?) else {
             return unknown("the head has no address");
         };
         let pods = place.core_objects("Pod");
@@ -94,7 +94,7 @@ fn pod_of_probe(probe: &str, cluster: &Value, head: &Member, arguments: &[&str])
 }
 
 /// How the pod's program ended; `None` if it did not, in time.
-async fn code(place: &Place, probe: &str) -> Result<Option<i64>> {
+async fn code(place: &KubeContext, probe: &str) -> Result<Option<i64>> {
     let pods = place.core_objects("Pod");
     let begun = Instant::now();
     while begun.elapsed() < LIMIT {

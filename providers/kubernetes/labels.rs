@@ -10,12 +10,12 @@ const OURS: &str = "gpucl.dev";
 /// The most that all annotations of an object have, in bytes.
 const MOST_ANNOTATIONS: usize = 256 << 10;
 
-/// What the entries are.
+/// What is checked: labels or annotations, and of what.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Of {
     /// Labels of an object that gpucl makes.
     Object,
-    /// Annotations of one.
+    /// Annotations of an object that gpucl makes.
     Annotations,
     /// Labels of machines, which are only looked for.
     Machine,

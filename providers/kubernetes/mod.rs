@@ -39,9 +39,10 @@ use crate::provider::{
     Offer, Provider, ProviderKind, Recorder, ResourceRequest, Runtime, SiteFinding, USUAL_POLL, platform, settings,
 };
 use crate::render::Library;
-use client::{Connector, Place};
+use crate::spec::DEFAULT_RAY_VERSION;
+use client::{Connector, KubeContext};
 use config::HostSettings;
-use names::{Kind, object_name};
+use names::{ObjectKind, object_name};
 use objects::Renderer;
 
 /// This provider's entry in the registry.
@@ -113,7 +114,7 @@ struct Kubernetes {
 }
 
 impl Kubernetes {
-    async fn place(&self) -> Result<&Place> {
+    async fn place(&self) -> Result<&KubeContext> {
         self.connector.place().await
     }
 }
@@ -146,7 +147,7 @@ impl Provider for Kubernetes {
 
     async fn wait_usable(&self, _tag: &Tag, request: &ResourceRequest, id: &str) -> Result<()> {
         match resources::named(request)? {
-            (Kind::RayCluster, name) => self.wait_as_wanted(&name, id).await,
+            (ObjectKind::RayCluster, name) => self.wait_as_wanted(&name, id).await,
             _ => Ok(()),
         }
     }
@@ -170,7 +171,7 @@ impl Provider for Kubernetes {
     fn refused_request(&self, key: &Key) -> ResourceRequest {
         // The name of an object has no capitals.
         let object = json!({ "apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": { "name": "Refused" } });
-        ResourceRequest::new(key.clone(), Kind::RayCluster.name(), object)
+        ResourceRequest::new(key.clone(), ObjectKind::RayCluster.name(), object)
     }
 }
 
@@ -178,7 +179,7 @@ impl Provider for Kubernetes {
 fn smallest() -> ClusterRequest {
     let head =
         NodeGroup { name: config::HEAD.to_owned(), cpus: Some(0), count: 1, min: 1, max: 1, ..NodeGroup::default() };
-    ClusterRequest { ray_version: "2.60.0".to_owned(), head, ..ClusterRequest::default() }
+    ClusterRequest { ray_version: DEFAULT_RAY_VERSION.to_owned(), head, ..ClusterRequest::default() }
 }
 
 #[async_trait]
@@ -209,7 +210,7 @@ impl Platform for Kubernetes {
 
     async fn consequences(&self, tag: &Tag, request: &ResourceRequest, id: &str) -> Result<Vec<String>> {
         let mut lines = self.difference(tag, request, id).await?;
-        if let (Kind::RayCluster, name) = resources::named(request)? {
+        if let (ObjectKind::RayCluster, name) = resources::named(request)? {
             let place = self.place().await?;
             let pods = self.pods(place, &name).await?;
             lines.extend(pods::consequences(&request.settings, &pods));

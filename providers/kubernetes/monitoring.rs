@@ -6,7 +6,7 @@ use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams};
 use serde_json::{Value, json};
 
 use super::Kubernetes;
-use super::client::{Place, call, values};
+use super::client::{KubeContext, call, values};
 use super::names::MONITORING_GROUP;
 use super::refusal;
 use crate::error::{Error, ErrorKind, Result};
@@ -55,7 +55,7 @@ fn found(name: &str, labels: BTreeMap<String, String>, namespace: &str) -> Prome
     Prometheus { name: name.to_owned(), labels, namespace: namespace.to_owned(), address }
 }
 
-async fn list(place: &Place) -> Result<Vec<Value>> {
+async fn list(place: &KubeContext) -> Result<Vec<Value>> {
     let kind =
         ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(MONITORING_GROUP, "v1", "Prometheus"), "prometheuses");
     let api: Api<DynamicObject> = Api::all_with(place.client.clone(), &kind);
@@ -65,7 +65,7 @@ async fn list(place: &Place) -> Result<Vec<Value>> {
 }
 
 /// The labels of the namespace; its name alone where the user may not look at it.
-async fn namespace_labels(place: &Place) -> BTreeMap<String, String> {
+async fn namespace_labels(place: &KubeContext) -> BTreeMap<String, String> {
     let api = place.all_core_objects("Namespace");
     let found = call("look at the namespace", || api.get(&place.namespace)).await.ok();
     let mut labels = found.and_then(|namespace| namespace.metadata.labels).unwrap_or_default();

@@ -31,7 +31,7 @@ pub(super) const MONITORING_GROUP: &str = "monitoring.coreos.com";
 
 /// The kinds of objects, in the order in which they are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ObjectKind {
     /// The Secret with the token.
     Token,
     /// The NetworkPolicy.
@@ -44,7 +44,7 @@ pub(super) enum Kind {
     RayCluster,
 }
 
-impl Kind {
+impl ObjectKind {
     /// All of them, in the order in which they are made.
     pub(super) const ALL: [Self; 5] = [Self::Token, Self::Policy, Self::Monitor, Self::Preparation, Self::RayCluster];
 
@@ -70,7 +70,6 @@ impl Kind {
         }
     }
 
-    /// The kind of this name.
     pub(super) fn of(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
@@ -82,7 +81,6 @@ pub(super) fn object_name(scope: &Scope) -> String {
     format!("{}-{}", scope.cluster, scope.owner)
 }
 
-/// The labels of an object.
 pub(super) fn labels(tag: &Tag) -> Map<String, Value> {
     let labels = [(OWNER, tag.owner.as_str()), (CLUSTER, tag.cluster.as_str()), (KEY, tag.key.as_str())];
     labels.into_iter().map(|(name, value)| (name.to_owned(), json!(value))).collect()
@@ -117,7 +115,7 @@ mod tests {
     #[test]
     fn an_object_is_recognised_by_its_labels_alone() {
         let scope = Scope { owner: "abcd1234".parse().unwrap(), cluster: "demo-2".parse().unwrap() };
-        let tag = scope.tag(&Kind::RayCluster.key());
+        let tag = scope.tag(&ObjectKind::RayCluster.key());
         let object = json!({ "metadata": { "name": object_name(&scope), "labels": labels(&tag) } });
         assert_eq!(tag_of(&object), Some(tag));
         assert_eq!(object["metadata"]["name"], "demo-2-abcd1234");

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::config::{HEAD, ServiceType, Settings};
 use super::container::{environment, is_plain, mounts, placement, resources, start_parameters};
 use super::monitoring::peer;
-use super::names::{Kind, PODS, TOKEN_KEY, annotations, labels, object_name};
+use super::names::{ObjectKind, PODS, TOKEN_KEY, annotations, labels, object_name};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::name::{Scope, Tag};
 use crate::provider::ResourceRequest;
@@ -20,11 +20,8 @@ use crate::util::digest;
 use crate::util::duration::SpecDuration;
 use crate::util::human;
 
-/// The template of the RayCluster.
 const RAY_CLUSTER: &str = "templates/raycluster/raycluster.yaml.tera";
-/// The template of the NetworkPolicy.
 const POLICY: &str = "templates/raycluster/networkpolicy.yaml.tera";
-/// The template of the PodMonitor.
 const MONITOR: &str = "templates/raycluster/podmonitor.yaml.tera";
 /// What pods have in the cluster's Secret beside the token, by key: by these a job's processes get its secrets.
 const PROGRAMS: [(&str, &str); 3] = [
@@ -73,7 +70,6 @@ struct PreparationView {
     seconds: u64,
 }
 
-/// A group of workers.
 #[derive(Serialize)]
 struct Group {
     name: String,
@@ -116,21 +112,21 @@ pub(super) struct Renderer {
 impl Renderer {
     /// The requests of a cluster's objects, in the order in which they are made.
     pub(super) fn requests(&self, scope: &Scope, cluster: &ClusterRequest) -> Result<Vec<ResourceRequest>> {
-        let mut requests = vec![request(Kind::Token, self.token(scope)?)];
+        let mut requests = vec![request(ObjectKind::Token, self.token(scope)?)];
         let view = self.view(scope, cluster)?;
         if self.settings.has_policy() {
-            requests.push(request(Kind::Policy, self.rendered(POLICY, &view)?));
+            requests.push(request(ObjectKind::Policy, self.rendered(POLICY, &view)?));
         }
         if cluster.prometheus.is_some() {
-            let mut monitor = request(Kind::Monitor, self.rendered(MONITOR, &view)?);
+            let mut monitor = request(ObjectKind::Monitor, self.rendered(MONITOR, &view)?);
             // The Secret owns it.
-            monitor.needs = vec![Kind::Token.key()];
+            monitor.needs = vec![ObjectKind::Token.key()];
             requests.push(monitor);
         }
         if let Some(preparation) = &cluster.preparation {
-            requests.push(request(Kind::Preparation, config_map(&view.name, preparation)?));
+            requests.push(request(ObjectKind::Preparation, config_map(&view.name, preparation)?));
         }
-        let mut cluster = request(Kind::RayCluster, self.rendered(RAY_CLUSTER, &view)?);
+        let mut cluster = request(ObjectKind::RayCluster, self.rendered(RAY_CLUSTER, &view)?);
         cluster.needs = requests.iter().map(|request| request.key.clone()).collect();
         requests.push(cluster);
         Ok(requests)
@@ -141,7 +137,9 @@ impl Renderer {
         let name = object_name(scope);
         let mut text =
             format!("# The token is not in it: kubectl create secret generic {name} --from-file={TOKEN_KEY}=FILE\n");
-        for request in self.requests(scope, cluster)?.iter().filter(|request| request.kind.0 != Kind::Token.name()) {
+        for request in
+            self.requests(scope, cluster)?.iter().filter(|request| request.kind.0 != ObjectKind::Token.name())
+        {
             let object = tagged(request, &scope.tag(&request.key));
             let document = serde_saphyr::to_string(&object).doing(ErrorKind::Internal, || format!("write {name}"))?;
             text.push_str("---\n");
@@ -273,8 +271,7 @@ impl Renderer {
     }
 }
 
-/// A request of an object.
-fn request(kind: Kind, object: Value) -> ResourceRequest {
+fn request(kind: ObjectKind, object: Value) -> ResourceRequest {
     ResourceRequest::new(kind.key(), kind.name(), object)
 }
 

@@ -6,7 +6,7 @@ use kube::api::ListParams;
 use serde_json::Value;
 
 use super::Kubernetes;
-use super::client::{Place, call, values};
+use super::client::{KubeContext, call, values};
 use super::pods::tolerating;
 use crate::error::Result;
 use crate::provider::{GpuOffer, Offer};
@@ -43,7 +43,7 @@ impl Kubernetes {
 impl Kubernetes {
     /// What to paste so that pods tolerate the taints of machines, those of machines with GPUs first; nothing where
     /// machines may not be listed.
-    pub(super) async fn taints(&self, place: &Place) -> Vec<String> {
+    pub(super) async fn taints(&self, place: &KubeContext) -> Vec<String> {
         let nodes = place.all_core_objects("Node");
         let listed = nodes.list(&ListParams::default()).await;
         let mut nodes = listed.ok().and_then(|listed| values(&listed).ok()).unwrap_or_default();
@@ -62,7 +62,7 @@ impl Kubernetes {
 }
 
 /// The GPUs that pods have, by machine and resource; `None` where pods of others may not be listed.
-async fn used(place: &Place) -> Option<BTreeMap<(String, String), u64>> {
+async fn used(place: &KubeContext) -> Option<BTreeMap<(String, String), u64>> {
     let list = place.all_core_objects("Pod").list(&ListParams::default()).await.ok()?;
     let mut used = BTreeMap::new();
     for pod in values(&list).ok()? {
@@ -81,7 +81,7 @@ async fn used(place: &Place) -> Option<BTreeMap<(String, String), u64>> {
     Some(used)
 }
 
-/// What a machine has.
+/// A machine as an offer, with what of it is free if that is known.
 fn offer(node: &Value, used: Option<&BTreeMap<(String, String), u64>>, place: &str) -> Offer {
     let name = node["metadata"]["name"].as_str().unwrap_or_default();
     let label =

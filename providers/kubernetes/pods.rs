@@ -6,13 +6,12 @@ use kube::api::ListParams;
 use serde_json::Value;
 
 use super::Kubernetes;
-use super::client::{Place, call, values};
+use super::client::{KubeContext, call, values};
 use super::names::{PODS, RAY_CLUSTER, RAY_GROUP, RAY_TYPE};
 use crate::error::Result;
 use crate::provider::platform::Member;
 use crate::util::human;
 
-/// A pod.
 #[derive(Debug, Clone)]
 pub(super) struct Pod {
     /// The object, as JSON.
@@ -21,7 +20,7 @@ pub(super) struct Pod {
 
 impl Kubernetes {
     /// The pods of a RayCluster: the head first, then by group and name.
-    pub(super) async fn pods(&self, place: &Place, cluster: &str) -> Result<Vec<Pod>> {
+    pub(super) async fn pods(&self, place: &KubeContext, cluster: &str) -> Result<Vec<Pod>> {
         let api = place.core_objects("Pod");
         let params = ListParams::default().labels(&format!("{RAY_CLUSTER}={cluster}"));
         let list = call(&format!("list the pods of {cluster}"), || api.list(&params)).await?;

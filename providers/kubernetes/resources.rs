@@ -5,8 +5,8 @@ use base64::engine::general_purpose::STANDARD;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
 
-use super::client::{Apply, Place};
-use super::names::{Kind, TOKEN_KEY, object_name, selector, tag_of};
+use super::client::{Apply, KubeContext};
+use super::names::{ObjectKind, TOKEN_KEY, object_name, selector, tag_of};
 use super::objects::tagged;
 use super::status;
 use super::{Kubernetes, difference, names, pods};
@@ -22,7 +22,7 @@ impl Kubernetes {
     pub(super) async fn labelled(&self, owner: Option<&Owner>) -> Result<Vec<(Tag, ObservedResource)>> {
         let place = self.place().await?;
         let selector = selector(owner);
-        let lists = Kind::ALL.map(|kind| {
+        let lists = ObjectKind::ALL.map(|kind| {
             let selector = &selector;
             async move { Ok::<_, Error>((kind, place.list(kind, selector).await?)) }
         });
@@ -32,7 +32,7 @@ impl Kubernetes {
             for object in objects {
                 let Some(tag) = tag_of(&object) else { continue };
                 let pods = match kind {
-                    Kind::RayCluster => {
+                    ObjectKind::RayCluster => {
                         self.pods(place, object["metadata"]["name"].as_str().unwrap_or_default()).await?
                     }
                     _ => Vec::new(),
@@ -43,7 +43,6 @@ impl Kubernetes {
         Ok(found)
     }
 
-    /// Makes an object.
     pub(super) async fn make(&self, tag: &Tag, request: &ResourceRequest, recorder: &dyn Recorder) -> Result<Acquired> {
         let place = self.place().await?;
         let (kind, name) = named(request)?;
@@ -68,7 +67,7 @@ impl Kubernetes {
     pub(super) async fn difference(&self, tag: &Tag, request: &ResourceRequest, before: &str) -> Result<Vec<String>> {
         let (kind, _) = named(request)?;
         // It is a secret, and does not change.
-        if kind == Kind::Token {
+        if kind == ObjectKind::Token {
             return Ok(Vec::new());
         }
         let (now, then) = self.changed(tag, request, before, true).await?;
@@ -118,18 +117,18 @@ impl Kubernetes {
     }
 
     /// The object as it is sent.
-    async fn sent(&self, place: &Place, tag: &Tag, request: &ResourceRequest) -> Result<Value> {
+    async fn sent(&self, place: &KubeContext, tag: &Tag, request: &ResourceRequest) -> Result<Value> {
         let mut object = tagged(request, tag);
         // Who loses the right to see it would leave it: so the Secret owns it, and Kubernetes deletes it with that.
-        if request.kind.0 == Kind::Monitor.name() {
+        if request.kind.0 == ObjectKind::Monitor.name() {
             // All objects of a cluster have one name.
             let (_, name) = named(request)?;
-            if let Some(secret) = place.get(Kind::Token, &name).await? {
+            if let Some(secret) = place.get(ObjectKind::Token, &name).await? {
                 let owner = json!({ "apiVersion": "v1", "kind": "Secret", "name": name, "uid": id(&secret) });
                 object["metadata"]["ownerReferences"] = json!([owner]);
             }
         }
-        if request.kind.0 == Kind::Token.name() {
+        if request.kind.0 == ObjectKind::Token.name() {
             let folder = self.context.clusters_dir.join(tag.cluster.as_str());
             let token = crate::secret::ensure_ray_token(&folder)?;
             object["stringData"][TOKEN_KEY] = json!(token.expose_secret().trim());
@@ -140,7 +139,7 @@ impl Kubernetes {
     /// Keeps a job's secrets in the cluster's Secret under this key, or removes them from it.
     pub(super) async fn keep_in_secret(&self, scope: &Scope, key: &str, text: Option<&SecretString>) -> Result<()> {
         let place = self.place().await?;
-        let (kind, name) = (Kind::Token, object_name(scope));
+        let (kind, name) = (ObjectKind::Token, object_name(scope));
         let doing = format!("keep the secrets of a job in the {} {name}", kind.name());
         let Some(found) = place.get(kind, &name).await? else {
             return match text {
@@ -155,7 +154,7 @@ impl Kubernetes {
 
     /// Deletes an object, and waits until it is gone.
     pub(super) async fn delete(&self, scope: &Scope, resource: &ObservedResource) -> Result<()> {
-        let Some(kind) = Kind::of(&resource.kind.0) else { return Ok(()) };
+        let Some(kind) = ObjectKind::of(&resource.kind.0) else { return Ok(()) };
         let place = self.place().await?;
         let name = object_name(scope);
         let Some(found) = place.get(kind, &name).await?.filter(|found| id(found) == resource.id) else { return Ok(()) };
@@ -166,14 +165,13 @@ impl Kubernetes {
 }
 
 /// The kind and name of a requested object.
-pub(super) fn named(request: &ResourceRequest) -> Result<(Kind, String)> {
+pub(super) fn named(request: &ResourceRequest) -> Result<(ObjectKind, String)> {
     let name = request.settings["metadata"]["name"].as_str();
-    Kind::of(&request.kind.0).zip(name.map(str::to_owned)).ok_or_else(|| {
+    ObjectKind::of(&request.kind.0).zip(name.map(str::to_owned)).ok_or_else(|| {
         Error::new(ErrorKind::Provider, format!("make a {}", request.kind.0)).because("it is no such object")
     })
 }
 
-/// The id of an object.
 pub(super) fn id(object: &Value) -> String {
     object["metadata"]["uid"].as_str().unwrap_or_default().to_owned()
 }
@@ -190,7 +188,7 @@ fn own(found: &Value, tag: &Tag, doing: &str) -> Result<()> {
 }
 
 /// An object as the engine sees it.
-fn observed(kind: Kind, tag: Tag, object: &Value, pods: &[pods::Pod]) -> ObservedResource {
+fn observed(kind: ObjectKind, tag: Tag, object: &Value, pods: &[pods::Pod]) -> ObservedResource {
     let mut found = ObservedResource::existing(tag.key, kind.name(), id(object));
     let going = !object["metadata"]["deletionTimestamp"].is_null();
     found.digest = object["metadata"]["annotations"][names::DIGEST].as_str().map(str::to_owned);
@@ -201,7 +199,7 @@ fn observed(kind: Kind, tag: Tag, object: &Value, pods: &[pods::Pod]) -> Observe
             true => "it is being deleted".to_owned(),
             false => format!("it is being deleted, and waits for its finalizers: {}", finalizers.join(", ")),
         };
-    } else if kind == Kind::RayCluster {
+    } else if kind == ObjectKind::RayCluster {
         let standing = status::Standing::of(object, &pods::ready_by_group(pods));
         let stale = pods.iter().filter(|pod| pod.is_stale(object)).count();
         (found.state, found.detail) = match (standing.is_as_wanted(), stale) {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::Kubernetes;
-use super::client::{Apply, Place, call};
+use super::client::{Apply, KubeContext, call};
 use super::names::MONITORING_GROUP;
 use super::objects::{opened, tagged};
 use super::refusal;
@@ -139,7 +139,7 @@ impl Kubernetes {
 }
 
 /// The operator, by the fields that its RayClusters have; `None` if there is none. Every user may ask for that.
-async fn operator(place: &Place) -> Result<Option<Operator>> {
+async fn operator(place: &KubeContext) -> Result<Option<Operator>> {
     let doing = "look for the KubeRay operator";
     let request = || http_get("/openapi/v3/apis/ray.io/v1");
     let schema = call(doing, || async { place.client.request::<Value>(request()?).await }).await;
@@ -151,7 +151,6 @@ async fn operator(place: &Place) -> Result<Option<Operator>> {
     Ok(version_of(&schema))
 }
 
-/// A request of a path.
 fn http_get(path: &str) -> kube::Result<http::Request<Vec<u8>>> {
     http::Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)
 }
@@ -168,7 +167,7 @@ fn version_of(schema: &Value) -> Option<Operator> {
 }
 
 /// The rights that the user lacks: `create rayclusters.ray.io`.
-async fn missing(place: &Place, monitors: bool) -> Result<Vec<String>> {
+async fn missing(place: &KubeContext, monitors: bool) -> Result<Vec<String>> {
     let asked = RIGHTS
         .iter()
         .chain(if monitors { MONITORS } else { &[] })

@@ -40,7 +40,7 @@ fn a_cluster_is_three_objects_and_the_last_needs_the_others() {
     let requests = renderer(&json!({})).requests(&scope(), &cluster()).unwrap();
     let kinds: Vec<&str> = requests.iter().map(|request| request.kind.0.as_str()).collect();
     assert_eq!(kinds, ["secret", "networkpolicy", "raycluster"]);
-    assert_eq!(requests[2].needs, [Kind::Token.key(), Kind::Policy.key()]);
+    assert_eq!(requests[2].needs, [ObjectKind::Token.key(), ObjectKind::Policy.key()]);
     let without = renderer(&json!({ "network_policy": false })).requests(&scope(), &cluster()).unwrap();
     assert_eq!(without.len(), 2);
 }

@@ -7,8 +7,8 @@ use kube::api::{DeleteParams, ListParams, Preconditions};
 use serde_json::Value;
 
 use super::Kubernetes;
-use super::client::{Place, call, values};
-use super::names::Kind;
+use super::client::{KubeContext, call, values};
+use super::names::ObjectKind;
 use super::pods::{Pod, Trouble, ready_by_group};
 use super::refusal;
 use super::resources::id;
@@ -42,7 +42,7 @@ impl Kubernetes {
         let mut absence = Absence::none(&self.context.events);
         let mut taints = None;
         loop {
-            let looked = async { Ok((place.get(Kind::RayCluster, name).await?, self.pods(place, name).await?)) };
+            let looked = async { Ok((place.get(ObjectKind::RayCluster, name).await?, self.pods(place, name).await?)) };
             let is_over = begun.elapsed() >= limit;
             let Some((cluster, pods)) = absence.outlast(looked.await, is_over).await? else { continue };
             let cluster = cluster.filter(|found| id(found) == id_before).ok_or_else(|| {
@@ -95,7 +95,7 @@ impl Kubernetes {
     }
 
     /// Why a cluster is not ready: of each pod, and where there is none, of the cluster.
-    async fn troubles(&self, place: &Place, cluster: &Value, pods: &[Pod]) -> Vec<(String, Trouble)> {
+    async fn troubles(&self, place: &KubeContext, cluster: &Value, pods: &[Pod]) -> Vec<(String, Trouble)> {
         let mut troubles: Vec<(String, Trouble)> =
             pods.iter().filter(|pod| !pod.member().ready).map(|pod| (pod.name(), pod.trouble())).collect();
         if troubles.is_empty() {
@@ -115,7 +115,13 @@ impl Kubernetes {
     }
 
     /// Waits until an object of this id is gone.
-    pub(super) async fn wait_gone(&self, place: &Place, kind: Kind, name: &str, id_before: &str) -> Result<()> {
+    pub(super) async fn wait_gone(
+        &self,
+        place: &KubeContext,
+        kind: ObjectKind,
+        name: &str,
+        id_before: &str,
+    ) -> Result<()> {
         let begun = Instant::now();
         let mut absence = Absence::none(&self.context.events);
         let mut pause = FIRST_PAUSE;
@@ -175,7 +181,7 @@ impl Absence {
 }
 
 /// Deletes a pod if it is still the same; its programs have so many seconds to end, or as many as its settings say.
-pub(super) async fn delete_pod(place: &Place, pod: &Pod, grace: Option<u32>) -> Result<()> {
+pub(super) async fn delete_pod(place: &KubeContext, pod: &Pod, grace: Option<u32>) -> Result<()> {
     let api = place.core_objects("Pod");
     let name = pod.name();
     let only = Preconditions { uid: Some(pod.id()), resource_version: None };
@@ -192,7 +198,7 @@ pub(super) async fn delete_pod(place: &Place, pod: &Pod, grace: Option<u32>) -> 
 }
 
 /// The last warning that Kubernetes has written about a RayCluster; `None` if it has none, or they may not be read.
-async fn last_warning(place: &Place, name: &str) -> Option<String> {
+async fn last_warning(place: &KubeContext, name: &str) -> Option<String> {
     let api = place.core_objects("Event");
     let params = ListParams::default().fields(&format!("involvedObject.name={name},type=Warning"));
     let events = values(&api.list(&params).await.ok()?).ok()?;

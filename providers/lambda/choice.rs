@@ -62,7 +62,6 @@ fn does(kind: &InstanceType, need: &GpuNeed) -> bool {
 pub(super) struct Ask<'a> {
     /// The entries of the hosts to launch.
     pub(super) hosts: Vec<HostSettings>,
-    /// `types:` of the spec.
     pub(super) types: &'a [String],
     /// The acceptable regions, in order of preference; empty means any.
     pub(super) regions: Vec<String>,

@@ -98,7 +98,6 @@ impl Cloud {
         Ok(self.account.get_or_init(|| account))
     }
 
-    /// The state folder of a cluster.
     pub(super) fn folder(&self, cluster: &ClusterName) -> PathBuf {
         self.context.clusters_dir.join(cluster.as_str())
     }
@@ -114,19 +113,16 @@ impl Cloud {
         Ok(self.instances.get(age.of(account), ask).await?)
     }
 
-    /// The SSH keys.
     pub(super) async fn keys(&self, age: Age) -> Result<Arc<Vec<SshKey>>> {
         let account = self.account()?;
         Ok(self.keys.get(age.of(account), account.ssh_keys()).await?)
     }
 
-    /// The firewall rulesets.
     pub(super) async fn rulesets(&self, age: Age) -> Result<Arc<Vec<Ruleset>>> {
         let account = self.account()?;
         Ok(self.rulesets.get(age.of(account), account.rulesets()).await?)
     }
 
-    /// The file systems.
     pub(super) async fn file_systems(&self, age: Age) -> Result<Arc<Vec<FileSystem>>> {
         let account = self.account()?;
         Ok(self.file_systems.get(age.of(account), account.file_systems()).await?)

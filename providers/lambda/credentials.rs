@@ -18,7 +18,7 @@ const FILE: &str = ".lambda_cloud/lambda_keys";
 const USUAL_PLACE: &str = "Lambda";
 
 /// A key and its source.
-pub(super) struct Found {
+pub(super) struct ApiKey {
     pub(super) key: SecretString,
     /// The source, for display: `LAMBDA_API_KEY`, `the stored login`.
     pub(super) source: String,
@@ -30,18 +30,18 @@ pub(super) fn account(place: &str) -> String {
 }
 
 /// Finds the key for this place: variables, then the vault, then the key file; `None` if none has one.
-pub(super) fn find_key(user_environment: &UserEnvironment, place: &str) -> Result<Option<Found>> {
+pub(super) fn find_key(user_environment: &UserEnvironment, place: &str) -> Result<Option<ApiKey>> {
     // A stranger's spec could name the stranger's address: the variables are only for Lambda and for LAMBDA_API_URL.
     let url = user_environment.variable("LAMBDA_API_URL").and_then(|text| api::endpoint(text).ok());
     let is_meant = place == USUAL_PLACE || url.is_some_and(|url| api::place_of(&url) == place);
     for name in VARIABLES.into_iter().filter(|_| is_meant) {
         if let Some(text) = user_environment.variable(name) {
-            return Ok(Some(Found { key: SecretString::from(text.trim().to_owned()), source: name.to_owned() }));
+            return Ok(Some(ApiKey { key: SecretString::from(text.trim().to_owned()), source: name.to_owned() }));
         }
     }
     let vault = Vault::open(&user_environment.config_dir, user_environment.keyring_bus());
     if let Some(key) = vault.get(&account(place))? {
-        return Ok(Some(Found { key, source: "the stored login".to_owned() }));
+        return Ok(Some(ApiKey { key, source: "the stored login".to_owned() }));
     }
     if place != USUAL_PLACE {
         return Ok(None);
@@ -53,11 +53,11 @@ pub(super) fn find_key(user_environment: &UserEnvironment, place: &str) -> Resul
         (name.trim() == "api_key" && !value.is_empty()).then(|| value.to_owned())
     };
     let key = text.lines().find_map(of_line);
-    Ok(key.map(|key| Found { key: SecretString::from(key), source: format!("~/{FILE}") }))
+    Ok(key.map(|key| ApiKey { key: SecretString::from(key), source: format!("~/{FILE}") }))
 }
 
 /// Finds the key for this place; fails if there is none.
-pub(super) fn find(user_environment: &UserEnvironment, place: &str) -> Result<Found> {
+pub(super) fn find(user_environment: &UserEnvironment, place: &str) -> Result<ApiKey> {
     find_key(user_environment, place)?.ok_or_else(|| {
         Error::new(ErrorKind::Usage, format!("log in to {place}"))
             .because(format!(
@@ -74,7 +74,7 @@ mod tests {
 
     use super::*;
 
-    fn describe(found: Option<Found>) -> Option<(String, String)> {
+    fn describe(found: Option<ApiKey>) -> Option<(String, String)> {
         found.map(|found| (found.key.expose_secret().to_owned(), found.source))
     }
 

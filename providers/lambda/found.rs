@@ -27,7 +27,7 @@ pub(super) struct FileSystemFound {
 
 /// The resolved values of one host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Found {
+pub(super) struct HostFound {
     /// The region of all hosts.
     pub(super) region: String,
     /// The instance type.

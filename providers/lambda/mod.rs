@@ -31,7 +31,7 @@ use crate::provider::{
 };
 use cloud::Cloud;
 use config::HostSettings;
-use resources::Kind;
+use resources::LambdaResource;
 
 /// The provider's entry in the registry.
 pub static FACTORY: LambdaFactory = LambdaFactory;
@@ -180,6 +180,9 @@ impl Provider for Lambda {
 
     fn refused_request(&self, key: &Key) -> ResourceRequest {
         let settings = serde_json::json!({ "type": "no_such_type" });
-        ResourceRequest { is_host: true, ..ResourceRequest::new(key.clone(), Kind::Instance.name(), settings) }
+        ResourceRequest {
+            is_host: true,
+            ..ResourceRequest::new(key.clone(), LambdaResource::Instance.name(), settings)
+        }
     }
 }

@@ -4,7 +4,7 @@ use super::api::{FileSystem, Instance, InstanceType, Status, TypeItem};
 use super::choice::{self, Ask, None as Nothing, gpu_offer, is_arm};
 use super::cloud::{Age, Cloud, tag_of};
 use super::config::{self, HostSettings};
-use super::found::Found;
+use super::found::HostFound;
 use super::used::{files_of, image_of, key_of};
 use crate::error::{Error, ErrorKind, Result, Status as Retry};
 use crate::money::HourlyPrice;
@@ -64,7 +64,7 @@ pub(super) async fn resolve(cloud: &Cloud, scope: &Scope, hosts: Vec<HostRequest
         };
         let image =
             cloud.settings.image.as_deref().map(|name| image_of(name, &images, &chosen.region, kind)).transpose()?;
-        let found = Found {
+        let found = HostFound {
             region: chosen.region.clone(),
             kind: kind.name.clone(),
             several: hosts.len() > 1,

@@ -41,7 +41,6 @@ struct Claim {
     key: Key,
     id: String,
     created: jiff::Timestamp,
-    /// The digest of the request.
     request: String,
 }
 

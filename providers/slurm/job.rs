@@ -74,7 +74,6 @@ pub(super) fn script(
     render(SCRIPT, &text(library, SCRIPT)?, &view)
 }
 
-/// The program of the nodes.
 pub(super) fn node_program(library: &Library) -> Result<String> {
     text(library, NODE)
 }

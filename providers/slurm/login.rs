@@ -28,7 +28,6 @@ pub(super) enum Effect {
     Possible,
 }
 
-/// A login machine.
 pub(super) struct LoginMachine {
     target: Option<SshTarget>,
     context: Context,

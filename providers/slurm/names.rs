@@ -6,7 +6,6 @@ use crate::name::{Key, Scope, Tag};
 pub(super) const JOB: &str = "job";
 pub(super) const HOST: &str = "host";
 
-/// The key of a cluster's job.
 pub(super) fn job_key() -> Key {
     Key::service(JOB)
 }
@@ -22,7 +21,6 @@ pub(super) fn scope_name(scope: &Scope) -> String {
     tag.rsplit_once('-').map_or(tag.clone(), |(scope, _)| scope.to_owned())
 }
 
-/// The scope of a tag.
 pub(super) fn scope_of(tag: &Tag) -> Scope {
     Scope { owner: tag.owner.clone(), cluster: tag.cluster.clone() }
 }

@@ -11,7 +11,7 @@ use crate::util::human;
 
 /// What the nodes of one offer have in common.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Kind {
+struct NodeKind {
     partition: String,
     gres: String,
     cpus: u32,
@@ -44,13 +44,13 @@ struct Count {
 /// The offers in the lines `::node PARTITION|GRES|GRES IN USE|CPUS|MEMORY|STATE|LIMIT|NODE`: one for each partition and
 /// type of node. CPUs are `ALLOCATED/IDLE/OTHER/TOTAL`.
 fn read(lines: &[String], place: &str) -> Vec<Offer> {
-    let mut kinds: BTreeMap<Kind, Count> = BTreeMap::new();
+    let mut kinds: BTreeMap<NodeKind, Count> = BTreeMap::new();
     for line in lines.iter().filter_map(|line| line.strip_prefix("::node ")) {
         let fields: Vec<&str> = line.trim_end_matches('|').split('|').collect();
         let [partition, gres, used, cpus, memory, state, limit, _] = fields.as_slice() else { continue };
         let cpus: Vec<u32> = cpus.split('/').map(|text| text.parse().unwrap_or_default()).collect();
         let [_, idle, _, total] = cpus.as_slice() else { continue };
-        let kind = Kind {
+        let kind = NodeKind {
             partition: (*partition).to_owned(),
             gres: (*gres).to_owned(),
             cpus: *total,
@@ -68,7 +68,7 @@ fn read(lines: &[String], place: &str) -> Vec<Offer> {
             count.free_gpus += free;
         }
     }
-    let offer = |(kind, count): (Kind, Count)| {
+    let offer = |(kind, count): (NodeKind, Count)| {
         let limit = queue::duration(&kind.limit).and_then(|limit| std::time::Duration::try_from(limit).ok());
         let limit =
             limit.map_or_else(|| "no time limit".to_owned(), |limit| format!("at most {}", human::duration(limit)));

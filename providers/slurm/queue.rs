@@ -196,7 +196,6 @@ impl Seen {
         self.jobs.iter().find(|job| job.name == name && job.id == id)
     }
 
-    /// The folder of a scope.
     pub(super) fn of(&self, scope: &Scope) -> Option<&Folder> {
         self.folders.get(&scope_name(scope))
     }

@@ -28,7 +28,7 @@ pub(super) struct Claim {
 
 /// A claim on disk.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct ListedClaim {
     pub(super) tag: Tag,
     pub(super) id: String,
     /// Its content, or why it cannot be read.
@@ -47,7 +47,7 @@ impl Claims {
     }
 
     /// All claims of any owner. Files not named by a tag are ignored.
-    pub(super) fn list(&self) -> Result<Vec<Found>> {
+    pub(super) fn list(&self) -> Result<Vec<ListedClaim>> {
         let failed = |error: std::io::Error| self.failure("list the claims of hosts", &error);
         let entries = match fs_err::read_dir(&self.folder) {
             Ok(entries) => entries,
@@ -64,8 +64,7 @@ impl Claims {
         Ok(found)
     }
 
-    /// The claim of this tag.
-    pub(super) fn find(&self, tag: &Tag) -> Option<Found> {
+    pub(super) fn find(&self, tag: &Tag) -> Option<ListedClaim> {
         let claim = match fs::read_within(&self.file(tag), fs::RECORD_LIMIT) {
             Ok(bytes) => read(&bytes, tag),
             Err(error) if error.kind() == Io::NotFound => return None,
@@ -74,15 +73,15 @@ impl Claims {
         // The id of an unreadable claim: fixed for a tag, and never equal to that of a readable one.
         let unread = || format!("ssh-unread-{}", digest::short(tag.to_string().as_bytes()));
         let id = claim.as_ref().map_or_else(|_| unread(), |claim| claim.id.clone());
-        Some(Found { tag: tag.clone(), id, claim })
+        Some(ListedClaim { tag: tag.clone(), id, claim })
     }
 
     /// Creates or finds the claim of this tag; returns its id and whether it existed.
     pub(super) async fn claim(&self, tag: &Tag, target: SshTarget) -> Result<(String, bool)> {
         let doing = format!("claim the host {} for {tag}", target.node);
         match self.find(tag) {
-            Some(Found { claim: Ok(claim), .. }) => return Ok((claim.id, true)),
-            Some(Found { claim: Err(why), id, .. }) => {
+            Some(ListedClaim { claim: Ok(claim), .. }) => return Ok((claim.id, true)),
+            Some(ListedClaim { claim: Err(why), id, .. }) => {
                 return Err(Error::new(ErrorKind::Provider, doing)
                     .because(format!("the claim {} is damaged: {why}", self.file(tag).display()))
                     .left(LeftBehind::Remaining(vec![id]))

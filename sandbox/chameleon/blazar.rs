@@ -253,7 +253,6 @@ impl State {
 }
 
 impl Answer {
-    /// An error of Blazar.
     pub(super) fn blazar(code: u16, message: impl Into<String>) -> Self {
         Self::json(code, json!({"error_code": code, "error_message": message.into(), "error_name": code}))
     }

@@ -283,7 +283,6 @@ impl State {
 }
 
 impl Answer {
-    /// An error of Neutron.
     pub(super) fn neutron(code: u16, kind: &str, message: impl Into<String>) -> Self {
         Self::json(code, json!({"NeutronError": {"type": kind, "message": message.into(), "detail": ""}}))
     }

@@ -37,7 +37,6 @@ pub(super) struct Token {
     pub(super) expires: Timestamp,
 }
 
-/// An application credential.
 #[derive(Debug, Clone)]
 pub(super) struct Credential {
     pub(super) id: String,

@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::super::answer::{Answer, Ask, Body};
-use super::schema::{Kind, Problem, Schemas, patterns};
+use super::schema::{Problem, ProblemKind, Schemas, patterns};
 
 /// Facts from the official document: paths, fields, types, enumerations.
 const FACTS: &str = include_str!("contract.json");
@@ -63,7 +63,7 @@ impl Contract {
     /// Violations of the contract by a request.
     pub(super) fn of_request(&self, operation: Operation<'_>, ask: &Ask) -> Vec<Problem> {
         let mut found = Vec::new();
-        let mut wrong = |text: String| found.push(Problem { kind: Kind::Other, text });
+        let mut wrong = |text: String| found.push(Problem { kind: ProblemKind::Other, text });
         let parameters = operation.0["parameters"].as_array();
         for (name, _) in &ask.query {
             let is_known =
@@ -86,7 +86,7 @@ impl Contract {
 
     /// Violations of the contract by an answer.
     pub(super) fn of_answer(&self, operation: Operation<'_>, status: u16, body: Option<&Value>) -> Vec<Problem> {
-        let wrong = |text: String| vec![Problem { kind: Kind::Other, text }];
+        let wrong = |text: String| vec![Problem { kind: ProblemKind::Other, text }];
         let schema = &operation.0["responses"][&status.to_string()]["content"]["application/json"]["schema"];
         match (schema.is_object(), body) {
             (false, _) => wrong(format!("the status {status} is not declared")),
@@ -263,9 +263,10 @@ impl Ledger {
             return;
         }
         let mut problems = Contract::shared().of_answer(operation, answer.status, body.as_ref());
-        for (kind, named) in
-            [(Kind::UnknownField, Undeclared::UnknownField), (Kind::UnknownValue, Undeclared::UnknownValue)]
-        {
+        for (kind, named) in [
+            (ProblemKind::UnknownField, Undeclared::UnknownField),
+            (ProblemKind::UnknownValue, Undeclared::UnknownValue),
+        ] {
             if on_purpose.contains(&named) && problems.iter().any(|problem| problem.kind == kind) {
                 problems.retain(|problem| problem.kind != kind);
                 self.name(named);

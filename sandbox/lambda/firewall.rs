@@ -14,7 +14,6 @@ impl State {
         data(json!(self.global_rules))
     }
 
-    /// Replaces all rules.
     pub(super) fn set_rules(&mut self, body: &Value) -> Answer {
         match rules(&body["data"]) {
             Ok(rules) => self.global_rules = rules,

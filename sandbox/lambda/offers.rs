@@ -108,7 +108,6 @@ impl State {
     }
 }
 
-/// Id of an image in a region.
 pub(super) fn image_id(image: &ImageConfig, region: &str) -> String {
     let named = format!("{} {} {} {region}", image.family, image.version, image.arm);
     dashed(&hex(named.as_bytes()))

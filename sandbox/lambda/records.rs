@@ -7,7 +7,6 @@ use serde_json::Value;
 
 use super::config::{Outcome, User};
 
-/// An SSH key of the account.
 #[derive(Debug, Clone)]
 pub(super) struct SshKey {
     pub(super) id: String,
@@ -27,7 +26,6 @@ pub(super) enum Phase {
     Terminated { since: Timestamp },
 }
 
-/// The host of an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Host {
     /// No host, and a made-up address.
@@ -75,7 +73,6 @@ pub(super) struct Instance {
     pub(super) is_foreign: bool,
 }
 
-/// A file system of the account.
 #[derive(Debug, Clone)]
 pub(super) struct FileSystem {
     pub(super) id: String,

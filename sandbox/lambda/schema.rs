@@ -32,13 +32,13 @@ pub(super) const KEYWORDS: [&str; 18] = [
 /// A violation of a schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Problem {
-    pub(super) kind: Kind,
+    pub(super) kind: ProblemKind,
     pub(super) text: String,
 }
 
 /// The kind of a violation; unknown fields and values can be allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ProblemKind {
     UnknownField,
     UnknownValue,
     Other,
@@ -90,7 +90,7 @@ impl Schemas<'_> {
         }
         if schema["enum"].as_array().is_some_and(|choices| !choices.contains(value)) {
             let text = format!("{}{value} is not one of {}", place(at), schema["enum"]);
-            found.push(Problem { kind: Kind::UnknownValue, text });
+            found.push(Problem { kind: ProblemKind::UnknownValue, text });
         }
         match value {
             Value::Object(_) => self.object(schema, value, at, found),
@@ -118,7 +118,7 @@ impl Schemas<'_> {
             match (schema["properties"].get(name), schema.get("additionalProperties")) {
                 (Some(meant), _) => self.walk(meant, inner, &below, found),
                 (None, Some(meant @ Value::Object(_))) => self.walk(meant, inner, &below, found),
-                _ => found.push(Problem { kind: Kind::UnknownField, text: format!("`{below}` is not known") }),
+                _ => found.push(Problem { kind: ProblemKind::UnknownField, text: format!("`{below}` is not known") }),
             }
         }
     }
@@ -201,5 +201,5 @@ fn place(at: &str) -> String {
 }
 
 fn other(found: &mut Vec<Problem>, at: &str, text: String) {
-    found.push(Problem { kind: Kind::Other, text: format!("{}{text}", place(at)) });
+    found.push(Problem { kind: ProblemKind::Other, text: format!("{}{text}", place(at)) });
 }

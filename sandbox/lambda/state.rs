@@ -26,7 +26,6 @@ pub(super) struct State {
     pub(super) faults: Faults,
     pub(super) limiter: Limiter,
     pub(super) ledger: Ledger,
-    /// The user of each API key.
     pub(super) api_keys: BTreeMap<String, User>,
     pub(super) instances: Vec<Instance>,
     pub(super) keys: Vec<SshKey>,

@@ -54,7 +54,7 @@ impl Standing {
 
 /// A tagged resource at a provider.
 #[derive(Debug, Clone)]
-pub struct Found {
+pub struct TaggedResource {
     /// The tag that the resource carries.
     pub tag: Tag,
     /// The resource as the provider lists it.
@@ -63,7 +63,7 @@ pub struct Found {
     pub standing: Standing,
 }
 
-impl Found {
+impl TaggedResource {
     /// Describes it: `server host-0 of demo (3f2a…)`.
     pub fn describe(&self) -> String {
         let key = self.tag.key.display_name();
@@ -87,7 +87,7 @@ pub struct Gc<'a> {
 
 impl Gc<'_> {
     /// Lists what is there, in the order of creation. Read-only.
-    pub async fn find(&self) -> Result<Vec<Found>> {
+    pub async fn find(&self) -> Result<Vec<TaggedResource>> {
         let ids = &self.options.ids;
         let mut listed = match &self.owner {
             Some(owner) => self.provider.owned(owner).await?,
@@ -106,7 +106,8 @@ impl Gc<'_> {
         if !ids.is_empty() {
             listed.retain(|(_, found)| ids.contains(&found.id));
         }
-        let found = listed.into_iter().map(|(tag, resource)| Found { standing: self.standing(&tag), tag, resource });
+        let found =
+            listed.into_iter().map(|(tag, resource)| TaggedResource { standing: self.standing(&tag), tag, resource });
         Ok(found.collect())
     }
 
@@ -141,10 +142,10 @@ impl Gc<'_> {
     }
 
     /// Deletes in reverse order of creation, resources of one kind concurrently. Returns the failures.
-    pub async fn delete(&self, found: &[Found]) -> Vec<(Found, Error)> {
+    pub async fn delete(&self, found: &[TaggedResource]) -> Vec<(TaggedResource, Error)> {
         let mut failed = Vec::new();
         let mut locks: BTreeMap<ClusterName, Lock> = BTreeMap::new();
-        let mut going: Vec<&Found> = Vec::new();
+        let mut going: Vec<&TaggedResource> = Vec::new();
         for one in found.iter().filter(|one| one.standing.goes()) {
             match self.hold(one, &mut locks) {
                 Ok(()) => going.push(one),
@@ -178,7 +179,7 @@ impl Gc<'_> {
     }
 
     /// Locks the cluster while its resources are deleted, and checks again that it has no state.
-    fn hold(&self, one: &Found, locks: &mut BTreeMap<ClusterName, Lock>) -> Result<()> {
+    fn hold(&self, one: &TaggedResource, locks: &mut BTreeMap<ClusterName, Lock>) -> Result<()> {
         let cluster = &one.tag.cluster;
         if self.owner.as_ref() != Some(&one.tag.owner) || cluster.is_reserved() {
             return Ok(());
@@ -194,7 +195,7 @@ impl Gc<'_> {
         Ok(())
     }
 
-    async fn remove(&self, one: &Found) -> Result<()> {
+    async fn remove(&self, one: &TaggedResource) -> Result<()> {
         match self.provider.reservations() {
             // Standalone leases have their own journal.
             Some(reservations) if one.tag.cluster.is_reserved() => {
@@ -208,7 +209,7 @@ impl Gc<'_> {
     }
 
     /// Lists what is still there after the consistency delay, though it should be gone.
-    pub async fn left(&self) -> Result<Vec<Found>> {
+    pub async fn left(&self) -> Result<Vec<TaggedResource>> {
         let delay = self.provider.capability().consistency_delay;
         let begun = Instant::now();
         loop {

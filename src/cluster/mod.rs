@@ -31,7 +31,7 @@ mod worker;
 pub use access::access;
 pub use down::down;
 pub(crate) use errors::{not_running, unknown};
-pub use gc::{Found, Gc, GcOptions, Standing};
+pub use gc::{Gc, GcOptions, Standing, TaggedResource};
 pub use hosts::HostConnector;
 pub use limits::secrets_of;
 pub use machines::{

@@ -12,7 +12,6 @@ use crate::provider::kit::http::{Effect, part};
 const SERVICE: &str = "reservation";
 
 impl Site {
-    /// The leases of the project.
     pub(crate) async fn leases(&self) -> Api<Vec<Lease>> {
         self.list(SERVICE, "/leases", "leases", "list the leases").await
     }
@@ -43,7 +42,6 @@ impl Site {
         .hint(self.unrestricted_hint())
     }
 
-    /// Moves a lease's end.
     pub(crate) async fn move_end(&self, id: &str, end: Timestamp) -> Api<Lease> {
         let doing = format!("move the end of the lease {id}");
         let body = json!({ "end_date": date(end) });

@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 
 use super::lenient;
 
-/// A lease.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Lease {
     #[serde(deserialize_with = "lenient::text")]
@@ -75,7 +74,6 @@ fn clause(value: &Value, property: &str) -> Option<String> {
     }
 }
 
-/// The request for a new lease.
 #[derive(Debug, Clone)]
 pub(crate) struct NewLease {
     /// The name, including our tag.
@@ -188,7 +186,6 @@ pub(crate) struct Allocation {
 /// One booking of a host.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Allocated {
-    /// The reservation's id.
     #[serde(default, deserialize_with = "lenient::text")]
     pub(crate) id: String,
     #[serde(default, deserialize_with = "lenient::text")]

@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 
 use super::lenient;
 
-/// The request for a new server.
 #[derive(Debug, Clone)]
 pub(crate) struct NewServer {
     pub(crate) name: String,
@@ -50,7 +49,6 @@ impl NewServer {
     }
 }
 
-/// A server.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Server {
     #[serde(deserialize_with = "lenient::text")]
@@ -82,7 +80,6 @@ impl Server {
     }
 }
 
-/// An address of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Address {
     /// The network's name.
@@ -129,7 +126,6 @@ pub(crate) struct KeyPair {
     pub(crate) public_key: String,
 }
 
-/// An image.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Image {
     #[serde(deserialize_with = "lenient::text")]
@@ -147,7 +143,6 @@ pub(crate) struct Image {
     pub(crate) created: Option<Timestamp>,
 }
 
-/// A network.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Network {
     #[serde(deserialize_with = "lenient::text")]
@@ -161,12 +156,10 @@ pub(crate) struct Port {
     pub(crate) id: String,
 }
 
-/// A floating IP.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct FloatingIp {
     #[serde(deserialize_with = "lenient::text")]
     pub(crate) id: String,
-    /// The address.
     #[serde(default, rename = "floating_ip_address", deserialize_with = "lenient::text")]
     pub(crate) address: String,
     /// The description set at creation; any project member can change it.

@@ -18,13 +18,11 @@ impl Site {
         self.list(SERVICE, &path, "networks", &format!("find the network {name}")).await
     }
 
-    /// The ports of a server.
     pub(crate) async fn ports(&self, device_id: &str) -> Api<Vec<Port>> {
         let path = format!("/ports?{}", query(&[("device_id", device_id)]));
         self.list(SERVICE, &path, "ports", &format!("list the ports of {device_id}")).await
     }
 
-    /// The floating IPs of the project.
     pub(crate) async fn floating_ips(&self) -> Api<Vec<FloatingIp>> {
         self.list(SERVICE, "/floatingips", "floatingips", "list the floating IPs").await
     }
@@ -43,7 +41,6 @@ impl Site {
             .await
     }
 
-    /// Replaces the tags of a floating IP.
     pub(crate) async fn tag_floating_ip(&self, id: &str, tags: &[String]) -> Api<()> {
         let path = format!("/floatingips/{}/tags", part(id));
         let body = json!({ "tags": tags });

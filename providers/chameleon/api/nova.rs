@@ -28,7 +28,6 @@ struct Wrapped {
 }
 
 impl Site {
-    /// The servers of the project.
     pub(crate) async fn servers(&self) -> Api<Vec<Server>> {
         self.list(COMPUTE, "/servers/detail", "servers", "list the servers").await
     }
@@ -61,7 +60,6 @@ impl Site {
         Ok(pairs.into_iter().map(|pair| pair.keypair).collect())
     }
 
-    /// Registers a public key.
     pub(crate) async fn create_key_pair(&self, name: &str, public_key: &str) -> Api<()> {
         let body = json!({ "keypair": { "name": name, "public_key": public_key } });
         let doing = format!("register the key pair {name}");

@@ -63,7 +63,6 @@ impl Site {
         self.session_of(&answer, doing)
     }
 
-    /// A session for the user's own token.
     async fn own(&self, token: &SecretString, doing: &str) -> Api<Session> {
         let url = format!("{}/auth/tokens", self.credentials().keystone());
         let header = secret_header(token, doing)?;

@@ -39,7 +39,6 @@ impl Clouds {
         Ok(Self { path: Some(path), clouds })
     }
 
-    /// The names of the clouds.
     pub(super) fn names(&self) -> Vec<&str> {
         self.clouds.keys().map(String::as_str).collect()
     }

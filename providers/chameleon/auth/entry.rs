@@ -71,7 +71,6 @@ impl Entry {
         })
     }
 
-    /// Converts it to credentials.
     pub(crate) fn credentials(self) -> Credentials {
         Credentials {
             method: Method::ApplicationCredential { id: self.id, secret: SecretString::from(self.secret) },

@@ -16,7 +16,7 @@ use crate::secret::Vault;
 pub(crate) struct ChameleonLogin;
 
 /// The site to log in to.
-struct Place {
+struct LoginSite {
     /// The site's name, if known before the first call.
     name: Option<String>,
     auth_url: String,
@@ -136,7 +136,7 @@ impl Login for ChameleonLogin {
 }
 
 /// Determines the site to log in to, and its Keystone.
-fn meant(context: &Context, ask: &LoginAsk) -> Result<Place> {
+fn meant(context: &Context, ask: &LoginAsk) -> Result<LoginSite> {
     let variable = |name: &str| context.user_environment.variable(name);
     let word = ask.place.as_deref().or_else(|| variable("OS_REGION_NAME"));
     let known = word.and_then(known_site);
@@ -146,11 +146,11 @@ fn meant(context: &Context, ask: &LoginAsk) -> Result<Place> {
     if let Some(url) = ask.url.as_deref().or(of_variable) {
         let name = known.or_else(|| site_at(url)).map(|site| site.name.to_owned());
         let name = name.or_else(|| word.filter(|word| !word.contains("://")).map(str::to_owned));
-        return Ok(Place { name, auth_url: url.to_owned() });
+        return Ok(LoginSite { name, auth_url: url.to_owned() });
     }
     let names: Vec<&str> = SITES.iter().map(|site| site.name).collect();
     match (known, word) {
-        (Some(site), _) => Ok(Place { name: Some(site.name.to_owned()), auth_url: site.auth_url.to_owned() }),
+        (Some(site), _) => Ok(LoginSite { name: Some(site.name.to_owned()), auth_url: site.auth_url.to_owned() }),
         (None, Some(word)) => Err(Error::new(ErrorKind::Usage, format!("find the site {word}"))
             .because(format!("known sites are {}", names.join(", ")))
             .hint(format!("gpucl login chameleon --site {word} --url https://…:5000/v3"))),

@@ -1,6 +1,5 @@
 //! The sites of Chameleon, each with its own Keystone. An explicitly given address takes precedence over this table.
 
-/// A known site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct KnownSite {
     /// The name: the region in the site's catalog.

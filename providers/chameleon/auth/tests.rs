@@ -89,7 +89,6 @@ fn clouds(clouds: &[(&str, &str, &str)]) -> String {
     format!("clouds:\n{clouds}")
 }
 
-/// Environment variables.
 type Variables<'a> = &'a [(&'a str, &'a str)];
 
 /// Credentials as variables.

@@ -4,7 +4,7 @@
 //! both. So it also carries a mark that only this user can make: first one for its tag, then, once its id is known, one
 //! that is valid for this floating IP only.
 
-use super::{Kind, LISTS};
+use super::{ChameleonResource, LISTS};
 use crate::chameleon::api::{Effect, FailureKind, FloatingIp, Server, Who};
 use crate::chameleon::cloud::{Cloud, tag_of_server};
 use crate::chameleon::found::SharedFound;
@@ -20,7 +20,7 @@ const SEAL: &str = "gpucl:";
 pub(super) fn as_resource(address: &FloatingIp, key: &Key) -> ObservedResource {
     ObservedResource {
         detail: address.address.clone(),
-        ..ObservedResource::existing(key.clone(), Kind::FloatingIp.name(), &address.id)
+        ..ObservedResource::existing(key.clone(), ChameleonResource::FloatingIp.name(), &address.id)
     }
 }
 

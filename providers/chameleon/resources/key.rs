@@ -1,6 +1,6 @@
 //! The key pair of a cluster: generated on this machine, its public key registered at the site under our tag.
 
-use super::Kind;
+use super::ChameleonResource;
 use crate::chameleon::api::{FailureKind, KeyPair};
 use crate::chameleon::cloud::Cloud;
 use crate::error::{Error, LeftBehind, Result};
@@ -14,7 +14,7 @@ pub(super) const LOGIN: &str = "login";
 /// The resource of a tagged key pair.
 pub(super) fn observed(pair: &KeyPair) -> Option<(Tag, ObservedResource)> {
     let tag: Tag = pair.name.parse().ok()?;
-    let resource = ObservedResource::existing(tag.key.clone(), Kind::KeyPair.name(), &pair.name);
+    let resource = ObservedResource::existing(tag.key.clone(), ChameleonResource::KeyPair.name(), &pair.name);
     Some((tag, resource))
 }
 

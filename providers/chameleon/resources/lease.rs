@@ -19,7 +19,7 @@ use crate::provider::{Acquired, LeaseState, ObservedResource, Outage, ResourceRe
 use crate::provider::{EndAsk, HostFilter, LeaseAsk, StartAsk};
 use crate::util::when;
 
-use super::{Kind, LISTS};
+use super::{ChameleonResource, LISTS};
 
 /// How long a lease may take from its start to active: the service polls every 10 s, and starts leases one by one.
 const START_LIMIT: SignedDuration = SignedDuration::from_mins(10);
@@ -47,7 +47,7 @@ pub(super) fn as_resource(lease: &Lease, key: &Key) -> ObservedResource {
         },
         until: Some(lease.end),
         detail,
-        ..ObservedResource::existing(key.clone(), Kind::Lease.name(), &lease.id)
+        ..ObservedResource::existing(key.clone(), ChameleonResource::Lease.name(), &lease.id)
     }
 }
 

@@ -15,7 +15,7 @@ use address::Whose;
 use super::api::FloatingIp;
 use super::cloud::Cloud;
 use super::config;
-use super::found::{Found, LeaseFound, SharedFound, Wanted};
+use super::found::{HostFound, LeaseFound, SharedFound, Wanted};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::{Key, Owner, Tag};
 use crate::provider::kit::ConsistencyDelay;
@@ -29,14 +29,14 @@ const LISTS: ConsistencyDelay = ConsistencyDelay { limit: Duration::from_secs(5)
 
 /// The kinds of resource, in the order of acquisition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Kind {
+pub(super) enum ChameleonResource {
     Lease,
     KeyPair,
     FloatingIp,
     Server,
 }
 
-impl Kind {
+impl ChameleonResource {
     const ALL: [Self; 4] = [Self::Lease, Self::KeyPair, Self::FloatingIp, Self::Server];
 
     pub(super) fn name(self) -> &'static str {
@@ -61,7 +61,6 @@ fn shared(kind: &str) -> Key {
     Key::numbered(kind, 0)
 }
 
-/// The key of the cluster's lease.
 pub(super) fn lease_key() -> Key {
     shared("lease")
 }
@@ -75,40 +74,41 @@ fn address_key() -> Key {
 pub(super) fn expand(cloud: &Cloud, request: &HostRequest) -> Result<Vec<ResourceRequest>> {
     let doing = || format!("read the entry of {}", request.key.display_name());
     let entry = config::read_host(&request.settings, "").map_err(|errors| settings::wrong(doing(), &errors))?;
-    let found: Option<Found> = request.found.read()?;
+    let found: Option<HostFound> = request.found.read()?;
     // Without a finding, the host is requested as if it were the only one.
     let wanted = found.as_ref().map_or_else(|| Wanted::of(std::slice::from_ref(&entry)), |found| found.wanted.clone());
     let adopted_lease = match found.as_ref().map(|found| &found.lease) {
         Some(LeaseFound::Adopted { id }) => Some(id.clone()),
         _ => None,
     };
-    let request_of =
-        |key: Key, kind: Kind, settings: Value, adopted: Option<String>, needs: Vec<Key>| ResourceRequest {
+    let request_of = |key: Key, kind: ChameleonResource, settings: Value, adopted: Option<String>, needs: Vec<Key>| {
+        ResourceRequest {
             adopted,
             needs,
-            is_host: kind == Kind::Server,
+            is_host: kind == ChameleonResource::Server,
             ..ResourceRequest::new(key, kind.name(), settings)
-        };
+        }
+    };
     let is_head = request.key == Key::host(0);
     let (lease, key, address) = (lease_key(), shared("key"), address_key());
     let hosts = json!({ "hosts": wanted });
     let mut requests = vec![
-        request_of(lease.clone(), Kind::Lease, hosts, adopted_lease, Vec::new()),
-        request_of(key.clone(), Kind::KeyPair, json!({}), None, Vec::new()),
+        request_of(lease.clone(), ChameleonResource::Lease, hosts, adopted_lease, Vec::new()),
+        request_of(key.clone(), ChameleonResource::KeyPair, json!({}), None, Vec::new()),
     ];
     let mut needs = vec![lease.clone(), key];
     if is_head {
         let adopted = found.as_ref().and_then(|found| found.address.clone());
         let settings = json!({ "network": cloud.settings.public_network() });
         // Floating IPs are scarce: allocated once the lease is active, not while waiting for it.
-        requests.push(request_of(address.clone(), Kind::FloatingIp, settings, adopted, vec![lease]));
+        requests.push(request_of(address.clone(), ChameleonResource::FloatingIp, settings, adopted, vec![lease]));
         needs.push(address);
     }
     let settings = json!({
         "entry": entry, "image": cloud.settings.image, "network": cloud.settings.network(), "flavor": cloud.settings.flavor(),
     });
     // Shared requests must be equal for all hosts: host-specific data goes into the server's request only.
-    if let Some(Found { lease, public, .. }) = &found {
+    if let Some(HostFound { lease, public, .. }) = &found {
         let shared = SharedFound { lease: lease.clone(), title: None, public: Some(public.clone()) };
         let shared = Finding::of(&shared)?;
         requests.iter_mut().for_each(|request| request.found = shared.clone());
@@ -117,7 +117,7 @@ pub(super) fn expand(cloud: &Cloud, request: &HostRequest) -> Result<Vec<Resourc
         requests[0].found = Finding { label, price, ..shared };
     }
     let found = Finding { data: request.found.data.clone(), ..Finding::default() };
-    let server = request_of(request.key.clone(), Kind::Server, settings, None, needs);
+    let server = request_of(request.key.clone(), ChameleonResource::Server, settings, None, needs);
     requests.push(ResourceRequest { found, ..server });
     Ok(requests)
 }
@@ -137,7 +137,7 @@ pub(super) async fn tagged(cloud: &Cloud) -> Result<Vec<(Tag, ObservedResource)>
     let AllTagged { ours: mut found, addresses, others } = all_tagged(cloud).await?;
     // A floating IP does not show who made it; the user of its owner's leases and servers does.
     let unproven = addresses.iter().filter(|(_, tag, whose)| *whose == Whose::Unproven && !others.contains(&tag.owner));
-    let at = found.iter().take_while(|(_, resource)| resource.kind.0 != Kind::Server.name()).count();
+    let at = found.iter().take_while(|(_, resource)| resource.kind.0 != ChameleonResource::Server.name()).count();
     found.splice(at..at, unproven.map(|(one, tag, _)| (tag.clone(), address::as_resource(one, &tag.key))));
     Ok(found)
 }
@@ -193,33 +193,32 @@ pub(super) async fn observe_adopted(cloud: &Cloud, requests: &[ResourceRequest])
     let mut observed = Vec::new();
     for request in requests {
         let Some(id) = &request.adopted else { continue };
-        let found = match Kind::of(&request.kind)? {
-            Kind::Lease => site.lease(id).await?.map(|found| lease::as_resource(&found, &request.key)),
-            Kind::FloatingIp => {
+        let found = match ChameleonResource::of(&request.kind)? {
+            ChameleonResource::Lease => site.lease(id).await?.map(|found| lease::as_resource(&found, &request.key)),
+            ChameleonResource::FloatingIp => {
                 let addresses = site.floating_ips().await?;
                 addresses.iter().find(|found| found.id == *id).map(|found| address::as_resource(found, &request.key))
             }
-            Kind::KeyPair | Kind::Server => None,
+            ChameleonResource::KeyPair | ChameleonResource::Server => None,
         };
         observed.extend(found.map(|found| ObservedResource { adopted: true, ..found }));
     }
     Ok(observed)
 }
 
-/// Acquires one resource.
 pub(super) async fn acquire(
     cloud: &Cloud,
     tag: &Tag,
     request: &ResourceRequest,
     recorder: &dyn Recorder,
 ) -> Result<Acquired> {
-    let acquired = match Kind::of(&request.kind)? {
-        Kind::Lease => lease::acquire(cloud, tag, request).await,
-        Kind::KeyPair => key::acquire(cloud, tag).await,
-        Kind::FloatingIp => address::acquire(cloud, tag, request).await,
-        Kind::Server => server::acquire(cloud, tag, request).await,
+    let acquired = match ChameleonResource::of(&request.kind)? {
+        ChameleonResource::Lease => lease::acquire(cloud, tag, request).await,
+        ChameleonResource::KeyPair => key::acquire(cloud, tag).await,
+        ChameleonResource::FloatingIp => address::acquire(cloud, tag, request).await,
+        ChameleonResource::Server => server::acquire(cloud, tag, request).await,
     }?;
-    let is_address = request.kind.0 == Kind::FloatingIp.name();
+    let is_address = request.kind.0 == ChameleonResource::FloatingIp.name();
     let acquired = acquired.recorded(recorder, tag, &tag.to_string()).await?;
     if is_address {
         address::seal(cloud, tag, &acquired.id).await?;
@@ -227,22 +226,21 @@ pub(super) async fn acquire(
     Ok(acquired)
 }
 
-/// Waits until a resource is usable.
 pub(super) async fn wait_usable(cloud: &Cloud, tag: &Tag, request: &ResourceRequest, id: &str) -> Result<()> {
-    match Kind::of(&request.kind)? {
-        Kind::Lease => lease::wait_active(cloud, id).await.map(|_| ()),
-        Kind::Server => server::wait_usable(cloud, tag, request, id).await,
-        Kind::KeyPair | Kind::FloatingIp => Ok(()),
+    match ChameleonResource::of(&request.kind)? {
+        ChameleonResource::Lease => lease::wait_active(cloud, id).await.map(|_| ()),
+        ChameleonResource::Server => server::wait_usable(cloud, tag, request, id).await,
+        ChameleonResource::KeyPair | ChameleonResource::FloatingIp => Ok(()),
     }
 }
 
 /// Releases a resource by its id, and waits until it is gone. Idempotent.
 pub(super) async fn release(cloud: &Cloud, resource: &ObservedResource) -> Result<()> {
-    match Kind::of(&resource.kind)? {
-        Kind::Lease => lease::delete(cloud, &resource.id).await,
-        Kind::KeyPair => key::release(cloud, &resource.id).await,
-        Kind::FloatingIp => address::release(cloud, &resource.id).await,
-        Kind::Server => server::release(cloud, &resource.id).await,
+    match ChameleonResource::of(&resource.kind)? {
+        ChameleonResource::Lease => lease::delete(cloud, &resource.id).await,
+        ChameleonResource::KeyPair => key::release(cloud, &resource.id).await,
+        ChameleonResource::FloatingIp => address::release(cloud, &resource.id).await,
+        ChameleonResource::Server => server::release(cloud, &resource.id).await,
     }
 }
 

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::key::LOGIN;
-use super::{Kind, LISTS, address, address_key, lease_key};
+use super::{ChameleonResource, LISTS, address, address_key, lease_key};
 use crate::chameleon::api::{Effect, FloatingIp, Lease, NewServer, Server, Site};
 use crate::chameleon::cloud::{Cloud, TAG, tag_of_server};
-use crate::chameleon::found::{Found, LeaseFound};
+use crate::chameleon::found::{HostFound, LeaseFound};
 use crate::chameleon::leases::{state_of, tag_of, title};
 use crate::chameleon::resolve::resolve;
 use crate::error::{Error, ErrorKind, LeftBehind, Result, Status};
@@ -43,7 +43,7 @@ pub(super) fn observed(server: &Server, addresses: &[FloatingIp]) -> Option<(Tag
     let resource = ObservedResource {
         state,
         detail,
-        ..ObservedResource::existing(tag.key.clone(), Kind::Server.name(), &server.id)
+        ..ObservedResource::existing(tag.key.clone(), ChameleonResource::Server.name(), &server.id)
     };
     Some((tag, resource))
 }
@@ -61,7 +61,6 @@ fn describe_fault(fault: Option<&str>) -> String {
     format!("it is in error: {fault}{meaning}")
 }
 
-/// The public address of a server.
 fn public_ip(server: &Server, addresses: &[FloatingIp]) -> Option<String> {
     let fixed: Vec<&str> = server.fixed_ips().collect();
     let listed = server.addresses.iter().find(|address| address.floating).map(|address| address.ip.clone());
@@ -79,7 +78,7 @@ async fn tagged(site: &Site, tag: &Tag) -> Result<Option<Server>> {
 }
 
 /// Finds the lease to boot a server on.
-async fn lease_of(site: &Site, tag: &Tag, found: &Found) -> Result<Lease> {
+async fn lease_of(site: &Site, tag: &Tag, found: &HostFound) -> Result<Lease> {
     let lease = match &found.lease {
         LeaseFound::Own { id } | LeaseFound::Adopted { id } => site.lease(id).await?,
         LeaseFound::New { .. } => {
@@ -105,7 +104,7 @@ pub(super) async fn acquire(cloud: &Cloud, tag: &Tag, request: &ResourceRequest)
     if let Some(server) = tagged(site, tag).await? {
         return Ok(Acquired { id: server.id, was_there: true });
     }
-    let found = match request.found.read::<Found>()? {
+    let found = match request.found.read::<HostFound>()? {
         Some(found) => found,
         None => find(cloud, tag, request).await?,
     };
@@ -151,7 +150,7 @@ pub(super) async fn acquire(cloud: &Cloud, tag: &Tag, request: &ResourceRequest)
 }
 
 /// Resolves the request now, if that was not done before.
-async fn find(cloud: &Cloud, tag: &Tag, request: &ResourceRequest) -> Result<Found> {
+async fn find(cloud: &Cloud, tag: &Tag, request: &ResourceRequest) -> Result<HostFound> {
     let scope = Scope { owner: tag.owner.clone(), cluster: tag.cluster.clone() };
     let host = HostRequest::new(tag.key.clone(), request.settings["entry"].clone());
     let resolved = resolve(cloud, &scope, vec![host]).await?;
@@ -223,7 +222,7 @@ async fn give_address(cloud: &Cloud, tag: &Tag, request: &ResourceRequest, id: &
     let doing = || format!("attach the floating IP of {}", tag.key.display_name());
     let scope = Scope { owner: tag.owner.clone(), cluster: tag.cluster.clone() };
     let wanted = scope.tag(&address_key());
-    let named = request.found.read::<Found>()?.and_then(|found| found.address);
+    let named = request.found.read::<HostFound>()?.and_then(|found| found.address);
     let mut last = None;
     for attempt in 0..5_u64 {
         tokio::time::sleep(Duration::from_millis(500 * attempt)).await;

@@ -10,7 +10,6 @@ use super::failure::{Api, Failure, FailureKind};
 use super::form::{FileSystem, Image, Instance, Region, Rule, Ruleset, SshKey, TagEntry, TypeItem};
 use crate::provider::kit::http::{Effect, part};
 
-/// The request for a new instance.
 #[derive(Debug, Clone)]
 pub(crate) struct NewInstance {
     pub(crate) name: String,
@@ -73,22 +72,18 @@ impl Account {
         Ok(types.into_values().collect())
     }
 
-    /// All regions.
     pub(crate) async fn regions(&self) -> Api<Vec<Region>> {
         self.read("/regions", "list the regions").await
     }
 
-    /// All images.
     pub(crate) async fn images(&self) -> Api<Vec<Image>> {
         self.read("/images", "list the images").await
     }
 
-    /// All SSH keys.
     pub(crate) async fn ssh_keys(&self) -> Api<Vec<SshKey>> {
         self.read("/ssh-keys", "list the SSH keys").await
     }
 
-    /// Adds a public key.
     pub(crate) async fn add_ssh_key(&self, name: &str, public: &str) -> Api<SshKey> {
         let body = json!({ "name": name, "public_key": public });
         self.change(Method::POST, "/ssh-keys", Some(body), &format!("add the SSH key {name}")).await
@@ -99,12 +94,10 @@ impl Account {
         self.remove(&format!("/ssh-keys/{}", part(id)), &format!("delete the SSH key {id}")).await
     }
 
-    /// All file systems.
     pub(crate) async fn file_systems(&self) -> Api<Vec<FileSystem>> {
         self.read("/file-systems", "list the file systems").await
     }
 
-    /// Creates a file system.
     pub(crate) async fn create_file_system(&self, name: &str, region: &str) -> Api<FileSystem> {
         let body = json!({ "name": name, "region": region });
         self.change(Method::POST, "/filesystems", Some(body), &format!("create the file system {name} in {region}"))
@@ -121,7 +114,6 @@ impl Account {
         self.read("/firewall-rulesets", "list the firewall rulesets").await
     }
 
-    /// Creates a ruleset.
     pub(crate) async fn create_ruleset(&self, name: &str, region: &str, rules: &[Rule]) -> Api<Ruleset> {
         let body = json!({ "name": name, "region": region, "rules": rules });
         let doing = format!("create the firewall ruleset {name} in {region}");
@@ -135,7 +127,6 @@ impl Account {
         self.change(Method::PATCH, &path, Some(json!({ "rules": rules })), &doing).await
     }
 
-    /// Deletes a ruleset.
     pub(crate) async fn delete_ruleset(&self, id: &str) -> Api<()> {
         let path = format!("/firewall-rulesets/{}", part(id));
         self.remove(&path, &format!("delete the firewall ruleset {id}")).await

@@ -47,7 +47,6 @@ struct Inner {
     events: Bus,
 }
 
-/// A successful response.
 #[derive(Deserialize)]
 struct Success {
     data: Value,
@@ -90,7 +89,6 @@ impl Account {
         self.scaled(time).max(LEAST_LIMIT.min(time))
     }
 
-    /// Reads from a path.
     pub(super) async fn read<T: DeserializeOwned>(&self, path: &str, doing: &str) -> Api<T> {
         self.patiently(&Method::GET, path, None, Turn::Call, doing).await
     }

@@ -13,7 +13,6 @@ fn some<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(from: D) -> Re
     Ok(Option::<T>::deserialize(from)?.unwrap_or_default())
 }
 
-/// An instance.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Instance {
     pub(crate) id: String,
@@ -27,7 +26,6 @@ pub(crate) struct Instance {
     #[serde(default)]
     pub(crate) private_ip: Option<String>,
     pub(crate) status: Status,
-    /// The names of its SSH keys.
     #[serde(default, deserialize_with = "some")]
     pub(crate) ssh_key_names: Vec<String>,
     pub(crate) region: Region,
@@ -41,7 +39,6 @@ pub(crate) struct Instance {
 }
 
 impl Instance {
-    /// The value of a tag.
     pub(crate) fn tag(&self, key: &str) -> Option<&str> {
         self.tags.iter().find(|entry| entry.key == key).map(|entry| entry.value.as_str())
     }
@@ -63,7 +60,6 @@ fn address_in(text: Option<&str>) -> Option<IpAddr> {
     text?.trim().parse().ok()
 }
 
-/// The status of an instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Status {
     Booting,
@@ -138,14 +134,12 @@ pub(crate) struct TagEntry {
     pub(crate) value: String,
 }
 
-/// A region.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Region {
     /// `us-east-1`.
     pub(crate) name: String,
 }
 
-/// A type of instance.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct InstanceType {
     /// `gpu_1x_a10`.
@@ -153,7 +147,6 @@ pub(crate) struct InstanceType {
     /// `A10 (24 GB PCIe)`.
     #[serde(default, deserialize_with = "some")]
     pub(crate) gpu_description: String,
-    /// The price of an hour, in US cents.
     #[serde(default, deserialize_with = "some")]
     pub(crate) price_cents_per_hour: u64,
     #[serde(default, deserialize_with = "some")]
@@ -161,7 +154,6 @@ pub(crate) struct InstanceType {
 }
 
 impl InstanceType {
-    /// The price of an hour.
     pub(crate) fn price(&self) -> HourlyPrice {
         HourlyPrice::cents(self.price_cents_per_hour)
     }
@@ -203,7 +195,6 @@ impl SshKey {
     }
 }
 
-/// A file system.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct FileSystem {
     pub(crate) id: String,
@@ -211,7 +202,6 @@ pub(crate) struct FileSystem {
     pub(crate) region: Region,
 }
 
-/// An image.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Image {
     pub(crate) id: String,
@@ -224,7 +214,6 @@ pub(crate) struct Image {
     pub(crate) region: Region,
 }
 
-/// A firewall ruleset.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Ruleset {
     pub(crate) id: String,
@@ -232,7 +221,6 @@ pub(crate) struct Ruleset {
     pub(crate) region: Region,
     #[serde(default, deserialize_with = "some")]
     pub(crate) rules: Vec<Rule>,
-    /// The instances that use it.
     #[serde(default, deserialize_with = "some")]
     pub(crate) instance_ids: Vec<String>,
 }

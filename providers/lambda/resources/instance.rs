@@ -5,13 +5,13 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::key::LOGIN;
-use super::{Kind, Named, POLL, file_system, made, rules, scope_of};
+use super::{LambdaResource, Named, POLL, file_system, made, rules, scope_of};
 use crate::error::{Error, ErrorKind, LeftBehind, Result, Status as Retry};
 use crate::event::EventKind;
 use crate::host::SshTarget;
 use crate::lambda::api::{Effect, Failure, FailureKind, Instance, NewInstance, Status};
 use crate::lambda::cloud::{Age, Cloud, TAG, tag_of};
-use crate::lambda::found::{Found, KeyFound, key_key};
+use crate::lambda::found::{HostFound, KeyFound, key_key};
 use crate::lambda::resolve::resolve;
 use crate::lambda::used::public_keys;
 use crate::name::Tag;
@@ -43,7 +43,7 @@ pub(super) fn observed(instance: &Instance) -> Option<(Tag, ObservedResource)> {
         Status::Preempted => (ResourceState::Unusable, "it was preempted by Lambda".to_owned()),
         Status::Terminating | Status::Terminated => (ResourceState::Unusable, "it is being terminated".to_owned()),
     };
-    let resource = ObservedResource::existing(tag.key.clone(), Kind::Instance.name(), &instance.id);
+    let resource = ObservedResource::existing(tag.key.clone(), LambdaResource::Instance.name(), &instance.id);
     Some((tag, ObservedResource { state, detail, ..resource }))
 }
 
@@ -54,7 +54,7 @@ pub(super) async fn acquire(cloud: &Cloud, tag: &Tag, request: &ResourceRequest)
     if let Some(id) = super::find(cloud, &named).await? {
         return Ok(Acquired { id, was_there: true });
     }
-    let found = match request.found.read::<Found>()? {
+    let found = match request.found.read::<HostFound>()? {
         Some(found) => found,
         None => find(cloud, tag, request).await?,
     };
@@ -86,7 +86,7 @@ fn refused(failure: Failure) -> Error {
 }
 
 /// Builds the launch request.
-async fn new_instance(cloud: &Cloud, tag: &Tag, request: &ResourceRequest, found: &Found) -> Result<NewInstance> {
+async fn new_instance(cloud: &Cloud, tag: &Tag, request: &ResourceRequest, found: &HostFound) -> Result<NewInstance> {
     let scope = scope_of(tag);
     let mut mounts = Vec::new();
     for file in &found.file_systems {
@@ -121,14 +121,14 @@ async fn new_instance(cloud: &Cloud, tag: &Tag, request: &ResourceRequest, found
 }
 
 /// Resolves the request now, if that was not done before.
-async fn find(cloud: &Cloud, tag: &Tag, request: &ResourceRequest) -> Result<Found> {
+async fn find(cloud: &Cloud, tag: &Tag, request: &ResourceRequest) -> Result<HostFound> {
     let entry = match request.settings["type"].as_str() {
         Some(kind) => serde_json::json!({ "type": kind }),
         None => serde_json::json!({ "gpus": request.settings["gpus"] }),
     };
     let resolved = resolve(cloud, &scope_of(tag), vec![HostRequest::new(tag.key.clone(), entry)]).await?;
     let found = resolved.hosts.into_iter().next().map(|host| host.found).unwrap_or_default();
-    let found: Option<Found> = found.read()?;
+    let found: Option<HostFound> = found.read()?;
     let mut found = found.ok_or_else(|| Error::new(ErrorKind::Internal, format!("resolve the host {tag}")))?;
     // The request includes a key of its own.
     found.key = KeyFound::Own;

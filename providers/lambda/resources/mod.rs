@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::api::{Effect, Failure, FailureKind, Instance, Ruleset, Status};
 use super::cloud::{Age, Cloud, tag_of};
 use super::config;
-use super::found::{Found, KeyFound, key_key};
+use super::found::{HostFound, KeyFound, key_key};
 use crate::error::{Error, ErrorKind, LeftBehind, Result};
 use crate::name::{Key, Owner, Scope, Tag};
 use crate::provider::kit::ConsistencyDelay;
@@ -32,14 +32,14 @@ const POLL: Duration = Duration::from_secs(5);
 
 /// The kinds of resource, in the order of acquisition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Kind {
+pub(super) enum LambdaResource {
     SshKey,
     Ruleset,
     FileSystem,
     Instance,
 }
 
-impl Kind {
+impl LambdaResource {
     const ALL: [Self; 4] = [Self::SshKey, Self::Ruleset, Self::FileSystem, Self::Instance];
 
     pub(super) fn name(self) -> &'static str {
@@ -69,20 +69,20 @@ pub(super) fn expand(cloud: &Cloud, request: &HostRequest) -> Result<Vec<Resourc
     let doing = || format!("read the entry of {}", request.key.display_name());
     let entry = config::read_host(&request.settings, "").map_err(|errors| settings::wrong(doing(), &errors))?;
     // Without a finding, the host is requested as if it were the only one, in any region.
-    let found: Option<Found> = request.found.read()?;
-    let mut requests = vec![ResourceRequest::new(key_key(), Kind::SshKey.name(), json!({}))];
+    let found: Option<HostFound> = request.found.read()?;
+    let mut requests = vec![ResourceRequest::new(key_key(), LambdaResource::SshKey.name(), json!({}))];
     if let Some(KeyFound::Account { id, .. }) = found.as_ref().map(|found| &found.key) {
         requests[0].adopted = Some(id.clone());
     }
     if let Some(found) = found.as_ref().filter(|found| found.several) {
         // A ruleset belongs to a region, so the region is part of its settings.
         let settings = json!({ "region": found.region });
-        requests.push(ResourceRequest::new(rules_key(), Kind::Ruleset.name(), settings));
+        requests.push(ResourceRequest::new(rules_key(), LambdaResource::Ruleset.name(), settings));
     }
     for file in found.iter().flat_map(|found| &found.file_systems) {
         let (Some(key), Some(found)) = (file.wanted.key(), &found) else { continue };
         let settings = json!({ "name": file.wanted.name, "region": found.region, "keep": file.wanted.keep });
-        let request = ResourceRequest::new(key, Kind::FileSystem.name(), settings);
+        let request = ResourceRequest::new(key, LambdaResource::FileSystem.name(), settings);
         requests.push(ResourceRequest { adopted: file.id.clone(), ..request });
     }
     let needs = requests.iter().map(|request| request.key.clone()).collect();
@@ -94,7 +94,7 @@ pub(super) fn expand(cloud: &Cloud, request: &HostRequest) -> Result<Vec<Resourc
         found: request.found.clone(),
         needs,
         is_host: true,
-        ..ResourceRequest::new(request.key.clone(), Kind::Instance.name(), settings)
+        ..ResourceRequest::new(request.key.clone(), LambdaResource::Instance.name(), settings)
     });
     Ok(requests)
 }
@@ -114,18 +114,18 @@ pub(super) async fn tagged(cloud: &Cloud) -> Result<Vec<(Tag, ObservedResource)>
         cloud.file_systems(Age::Fresh),
         cloud.instances(Age::Fresh)
     )?;
-    let named = |kind: Kind, name: &str, id: &str, detail: &str| {
+    let named = |kind: LambdaResource, name: &str, id: &str, detail: &str| {
         let tag: Tag = name.parse().ok()?;
         let resource = ObservedResource::existing(tag.key.clone(), kind.name(), id);
         Some((tag, ObservedResource { detail: detail.to_owned(), ..resource }))
     };
-    let keys = keys.iter().filter_map(|one| named(Kind::SshKey, &one.name, &one.id, ""));
+    let keys = keys.iter().filter_map(|one| named(LambdaResource::SshKey, &one.name, &one.id, ""));
     // Any user of the account can change its name: a ruleset in use by an untagged machine is not ours.
     let is_used_by_others =
         |one: &&Ruleset| instances.iter().any(|host| one.instance_ids.contains(&host.id) && tag_of(host).is_none());
     let rulesets = rulesets.iter().filter(|one| !is_used_by_others(one));
-    let rulesets = rulesets.filter_map(|one| named(Kind::Ruleset, &one.name, &one.id, &one.region.name));
-    let files = files.iter().filter_map(|one| named(Kind::FileSystem, &one.name, &one.id, &one.region.name));
+    let rulesets = rulesets.filter_map(|one| named(LambdaResource::Ruleset, &one.name, &one.id, &one.region.name));
+    let files = files.iter().filter_map(|one| named(LambdaResource::FileSystem, &one.name, &one.id, &one.region.name));
     let instances = instances.iter().filter_map(instance::observed);
     Ok(keys.chain(rulesets).chain(files).chain(instances).collect())
 }
@@ -135,17 +135,17 @@ pub(super) async fn observe_adopted(cloud: &Cloud, requests: &[ResourceRequest])
     let mut observed = Vec::new();
     for request in requests {
         let Some(id) = &request.adopted else { continue };
-        let kind = Kind::of(&request.kind)?;
+        let kind = LambdaResource::of(&request.kind)?;
         let name = match kind {
-            Kind::SshKey => {
+            LambdaResource::SshKey => {
                 let keys = cloud.keys(Age::Fresh).await?;
                 keys.iter().find(|one| one.id == *id).map(|one| one.name.clone())
             }
-            Kind::FileSystem => {
+            LambdaResource::FileSystem => {
                 let files = cloud.file_systems(Age::Fresh).await?;
                 files.iter().find(|one| one.id == *id).map(|one| one.name.clone())
             }
-            Kind::Ruleset | Kind::Instance => None,
+            LambdaResource::Ruleset | LambdaResource::Instance => None,
         };
         observed.extend(name.map(|name| ObservedResource {
             adopted: true,
@@ -156,55 +156,53 @@ pub(super) async fn observe_adopted(cloud: &Cloud, requests: &[ResourceRequest])
     Ok(observed)
 }
 
-/// Acquires one resource.
 pub(super) async fn acquire(
     cloud: &Cloud,
     tag: &Tag,
     request: &ResourceRequest,
     recorder: &dyn Recorder,
 ) -> Result<Acquired> {
-    let acquired = match Kind::of(&request.kind)? {
-        Kind::SshKey => key::acquire(cloud, tag).await,
-        Kind::Ruleset => rules::acquire(cloud, tag, request).await,
-        Kind::FileSystem => file_system::acquire(cloud, tag, request).await,
-        Kind::Instance => instance::acquire(cloud, tag, request).await,
+    let acquired = match LambdaResource::of(&request.kind)? {
+        LambdaResource::SshKey => key::acquire(cloud, tag).await,
+        LambdaResource::Ruleset => rules::acquire(cloud, tag, request).await,
+        LambdaResource::FileSystem => file_system::acquire(cloud, tag, request).await,
+        LambdaResource::Instance => instance::acquire(cloud, tag, request).await,
     }?;
     acquired.recorded(recorder, tag, &tag.to_string()).await
 }
 
-/// Waits until a resource is usable.
 pub(super) async fn wait_usable(cloud: &Cloud, tag: &Tag, request: &ResourceRequest, id: &str) -> Result<()> {
-    match Kind::of(&request.kind)? {
-        Kind::Instance => {
+    match LambdaResource::of(&request.kind)? {
+        LambdaResource::Instance => {
             instance::wait_usable(cloud, tag, id).await?;
             match request.needs.contains(&rules_key()) {
                 true => rules::let_peers_in(cloud, &scope_of(tag)).await,
                 false => Ok(()),
             }
         }
-        Kind::SshKey | Kind::Ruleset | Kind::FileSystem => Ok(()),
+        LambdaResource::SshKey | LambdaResource::Ruleset | LambdaResource::FileSystem => Ok(()),
     }
 }
 
 /// Releases a resource by its id, and waits until it is gone. Idempotent.
 pub(super) async fn release(cloud: &Cloud, resource: &ObservedResource) -> Result<()> {
-    match Kind::of(&resource.kind)? {
-        Kind::Instance => instance::release(cloud, &resource.id).await,
+    match LambdaResource::of(&resource.kind)? {
+        LambdaResource::Instance => instance::release(cloud, &resource.id).await,
         kind => remove(cloud, kind, &resource.id).await,
     }
 }
 
 /// Deletes a resource; retries while it still counts as in use by an instance that is just gone.
-async fn remove(cloud: &Cloud, kind: Kind, id: &str) -> Result<()> {
+async fn remove(cloud: &Cloud, kind: LambdaResource, id: &str) -> Result<()> {
     let account = cloud.account()?;
     let begun = Instant::now();
     let mut lost = 0;
     loop {
         let deleted = match kind {
-            Kind::SshKey => account.delete_ssh_key(id).await,
-            Kind::Ruleset => account.delete_ruleset(id).await,
-            Kind::FileSystem => account.delete_file_system(id).await,
-            Kind::Instance => account.terminate(id).await,
+            LambdaResource::SshKey => account.delete_ssh_key(id).await,
+            LambdaResource::Ruleset => account.delete_ruleset(id).await,
+            LambdaResource::FileSystem => account.delete_file_system(id).await,
+            LambdaResource::Instance => account.terminate(id).await,
         };
         cloud.changed();
         let Err(failure) = deleted else { return Ok(()) };
@@ -222,12 +220,12 @@ async fn remove(cloud: &Cloud, kind: Kind, id: &str) -> Result<()> {
     }
 }
 
-async fn is_left(cloud: &Cloud, kind: Kind, id: &str) -> Result<bool> {
+async fn is_left(cloud: &Cloud, kind: LambdaResource, id: &str) -> Result<bool> {
     Ok(match kind {
-        Kind::SshKey => cloud.keys(Age::New).await?.iter().any(|one| one.id == id),
-        Kind::Ruleset => cloud.rulesets(Age::New).await?.iter().any(|one| one.id == id),
-        Kind::FileSystem => cloud.file_systems(Age::New).await?.iter().any(|one| one.id == id),
-        Kind::Instance => cloud.instances(Age::New).await?.iter().any(|one| one.id == id),
+        LambdaResource::SshKey => cloud.keys(Age::New).await?.iter().any(|one| one.id == id),
+        LambdaResource::Ruleset => cloud.rulesets(Age::New).await?.iter().any(|one| one.id == id),
+        LambdaResource::FileSystem => cloud.file_systems(Age::New).await?.iter().any(|one| one.id == id),
+        LambdaResource::Instance => cloud.instances(Age::New).await?.iter().any(|one| one.id == id),
     })
 }
 

@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 
 use super::super::contract::Contract;
-use super::super::schema::{KEYWORDS, Kind, Schemas, network, patterns};
+use super::super::schema::{KEYWORDS, ProblemKind, Schemas, network, patterns};
 use super::super::totals;
 use super::client::{cloud, refused};
 
@@ -44,7 +44,7 @@ fn every_schema_keyword_of_the_contract_is_supported() {
 }
 
 /// The validator's violations; empty for a valid value.
-fn said(schema: &Value, value: &Value) -> Vec<(Kind, String)> {
+fn said(schema: &Value, value: &Value) -> Vec<(ProblemKind, String)> {
     let mut ready = BTreeMap::new();
     patterns(schema, &mut ready);
     let schemas = Schemas { root: schema, patterns: &ready };
@@ -94,7 +94,7 @@ fn each_keyword_rejects_invalid_values() {
     ] {
         assert_eq!(said(schema, &wrong).len(), 1, "{wrong}");
     }
-    assert_eq!(said(&object, &json!({"a": 1, "e": 2}))[0].0, Kind::UnknownField);
+    assert_eq!(said(&object, &json!({"a": 1, "e": 2}))[0].0, ProblemKind::UnknownField);
     assert_eq!(network("1.2.3.4").as_deref(), Some("1.2.3.4/32"));
     assert_eq!(network("0.0.0.0/0").as_deref(), Some("0.0.0.0/0"));
 }

@@ -8,7 +8,7 @@ use crate::cli::command_error::usage;
 use crate::cli::exit_code;
 use crate::cli::output::Table;
 use crate::cli::reserving::{self, ProviderArgs};
-use crate::cluster::{Found, Gc, GcOptions, Settings, Standing};
+use crate::cluster::{Gc, GcOptions, Settings, Standing, TaggedResource};
 use crate::engine::Cancel;
 use crate::error::{Error, ErrorKind, LeftBehind, Result};
 use crate::name::Owner;
@@ -32,7 +32,7 @@ pub(crate) struct Args {
 }
 
 /// An open provider.
-struct Place {
+struct OpenProvider {
     name: String,
     provider: Box<dyn Provider>,
 }
@@ -113,7 +113,7 @@ impl GcCommand<'_> {
         Ok(failed(&silent))
     }
 
-    fn gc<'b>(&'b self, place: &'b Place) -> Gc<'b> {
+    fn gc<'b>(&'b self, place: &'b OpenProvider) -> Gc<'b> {
         Gc {
             settings: self.settings,
             owner: self.owner.clone(),
@@ -124,10 +124,10 @@ impl GcCommand<'_> {
     }
 
     /// The selected provider; without one, all providers that open, and those that do not.
-    fn places(&self) -> Result<(Vec<Place>, Silent)> {
+    fn places(&self) -> Result<(Vec<OpenProvider>, Silent)> {
         let open = |source: &LeaseSource| {
             let provider = reserving::open(self.app, source, self.settings.events.clone())?;
-            Ok(Place { name: source.provider.clone(), provider })
+            Ok(OpenProvider { name: source.provider.clone(), provider })
         };
         if !self.args.provider.is_open() {
             return Ok((vec![open(&self.args.provider.source()?)?], Vec::new()));
@@ -145,7 +145,7 @@ impl GcCommand<'_> {
     }
 
     /// Shows all findings, sorted by cluster.
-    fn show(&self, found: &[(&str, &Found)]) {
+    fn show(&self, found: &[(&str, &TaggedResource)]) {
         let mut sorted = found.to_vec();
         sorted.sort_by_key(|(name, one)| (one.tag.owner.clone(), one.tag.cluster.clone(), (*name).to_owned()));
         let mut table = Table::new(&["cluster", "kind", "key", "id", "until", "note"]);
@@ -169,7 +169,7 @@ impl GcCommand<'_> {
     }
 
     /// Why it will or will not be deleted, and other details.
-    fn note(&self, one: &Found) -> String {
+    fn note(&self, one: &TaggedResource) -> String {
         let mut notes: Vec<String> = Vec::new();
         notes.extend(Some(one.resource.detail.clone()).filter(|detail| !detail.is_empty()));
         let cluster = &one.tag.cluster;
@@ -187,7 +187,7 @@ impl GcCommand<'_> {
     }
 
     /// Refuses impossible requests: an unknown id, one that only `down` removes, or no owner.
-    fn refuse(&self, found: &[&Found]) -> Result<()> {
+    fn refuse(&self, found: &[&TaggedResource]) -> Result<()> {
         for id in &self.options.ids {
             let Some(one) = found.iter().find(|one| one.resource.id == *id) else {
                 return Err(Error::new(ErrorKind::NotFound, format!("find {id}"))
@@ -216,14 +216,14 @@ impl GcCommand<'_> {
             .hint(format!("gpucl gc{} --id ID   # deletes one that your user made", self.args.provider.flags())))
     }
 
-    fn left_behind(&self, left: &[Found], errors: Vec<(Found, Error)>) -> Error {
+    fn left_behind(&self, left: &[TaggedResource], errors: Vec<(TaggedResource, Error)>) -> Error {
         let mut error = Error::new(ErrorKind::LeftBehind, "delete what is left");
         for (one, why) in errors {
             error = error.because(format!("{}: {why}", one.describe()));
         }
         error
             .because("queried again, some of it is still there")
-            .left(LeftBehind::Remaining(left.iter().map(Found::describe).collect()))
+            .left(LeftBehind::Remaining(left.iter().map(TaggedResource::describe).collect()))
             .hint(self.command())
     }
 
@@ -248,7 +248,7 @@ fn resources(count: usize) -> String {
 }
 
 /// One finding as JSON: `docs/reference/json.md`.
-fn line(provider: &str, one: &Found) -> Value {
+fn line(provider: &str, one: &TaggedResource) -> Value {
     let standing = match one.standing {
         Standing::Left => "left",
         Standing::Named => "named",

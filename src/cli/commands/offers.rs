@@ -85,7 +85,7 @@ impl Args {
 }
 
 /// An offer, or the reason why a provider did not answer.
-struct Found {
+struct OfferOrFailure {
     provider: String,
     row: std::result::Result<CalendarRow, Error>,
 }
@@ -139,8 +139,8 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     });
     let only: Vec<CalendarRow> = rows.iter().map(|(_, row)| row.clone()).collect();
     let nobody_answered = failed.len() == sources.len();
-    let found = rows.into_iter().map(|(provider, row)| Found { provider, row: Ok(row) });
-    let found = found.chain(failed.into_iter().map(|(provider, error)| Found { provider, row: Err(error) }));
+    let found = rows.into_iter().map(|(provider, row)| OfferOrFailure { provider, row: Ok(row) });
+    let found = found.chain(failed.into_iter().map(|(provider, error)| OfferOrFailure { provider, row: Err(error) }));
     describe(app, found.collect(), now, &zone);
     if !app.json() {
         if let Some(from) = only.iter().find_map(|row| row.gpus_from.as_ref()) {
@@ -214,9 +214,9 @@ fn is_meant(row: &CalendarRow, filter: &HostFilter) -> bool {
 }
 
 /// Prints what was found.
-fn describe(app: &App, found: Vec<Found>, now: Timestamp, zone: &TimeZone) {
+fn describe(app: &App, found: Vec<OfferOrFailure>, now: Timestamp, zone: &TimeZone) {
     let mut table = Table::new(&["provider", "name", "where", "type", "GPUs", "CPUs", "memory", "price/h", "free"]);
-    for Found { provider, row } in found {
+    for OfferOrFailure { provider, row } in found {
         match (app.json(), row) {
             (true, Ok(row)) => {
                 let (from, until) = gantt::free_from(&row, now);

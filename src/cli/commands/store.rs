@@ -15,7 +15,7 @@ use crate::cli::app::App;
 use crate::cli::command_error::usage;
 use crate::cli::signals::Ends;
 use crate::error::{Error, ErrorKind, Result};
-use crate::s3::Place;
+use crate::s3::S3Path;
 
 /// What to do with objects.
 #[derive(Debug, Subcommand)]
@@ -57,8 +57,8 @@ pub(crate) async fn run(app: &App, command: Command) -> anyhow::Result<u8> {
 }
 
 /// The place that a user named.
-fn place(text: &str) -> Result<Place> {
-    Place::of(text).ok_or_else(|| {
+fn place(text: &str) -> Result<S3Path> {
+    S3Path::of(text).ok_or_else(|| {
         usage("find a place in the store", format!("`{text}` names no bucket")).hint("for example: s3://ray/runs/")
     })
 }

@@ -25,10 +25,9 @@ const CHECKS_LIMIT: u32 = 60;
 
 /// Where a program runs.
 #[derive(Debug, Clone)]
-pub(super) struct Place {
+pub(super) struct ProgramPlace {
     /// The host's folder.
     pub(super) home: String,
-    /// The lock file.
     pub(super) lock: String,
     /// Whether it may reboot the machine.
     pub(super) reboots: bool,
@@ -36,7 +35,7 @@ pub(super) struct Place {
     is_shown: bool,
 }
 
-impl Place {
+impl ProgramPlace {
     /// The place of programs on a host.
     pub(super) fn of(host: &dyn Host) -> Self {
         let reboots = host.reboot_limit().is_some();
@@ -83,7 +82,7 @@ pub(super) struct Resume {
 }
 
 /// The program of an exec that runs a stage.
-pub(super) fn stage_program(place: &Place, stage: &Stage, ids: &Ids, resume: Option<&Resume>) -> String {
+pub(super) fn stage_program(place: &ProgramPlace, stage: &Stage, ids: &Ids, resume: Option<&Resume>) -> String {
     let home = &place.home;
     let mut text = header(place, &stage.name, &ids.exec_nonce);
     let digest = stage.digest();
@@ -108,21 +107,21 @@ pub(super) fn stage_program(place: &Place, stage: &Stage, ids: &Ids, resume: Opt
 }
 
 /// The program of an exec that only collects the facts.
-pub(super) fn facts_program(place: &Place, nonce: &str) -> String {
+pub(super) fn facts_program(place: &ProgramPlace, nonce: &str) -> String {
     program_of(place, &[COMMON, FACTS, EXEC], nonce)
 }
 
 /// The program of an inspection: facts, completed stages, whether these still hold, and the output of the script.
-pub(super) fn inspect_program(place: &Place, stages: &[&Stage], script: &str, nonce: &str) -> String {
+pub(super) fn inspect_program(place: &ProgramPlace, stages: &[&Stage], script: &str, nonce: &str) -> String {
     inspection(place, stages, script, nonce, false)
 }
 
 /// The program of a glance: the boot id and the output of the script.
-pub(super) fn glance_program(place: &Place, script: &str, nonce: &str) -> String {
+pub(super) fn glance_program(place: &ProgramPlace, script: &str, nonce: &str) -> String {
     inspection(place, &[], script, nonce, true)
 }
 
-fn inspection(place: &Place, stages: &[&Stage], script: &str, nonce: &str, is_brief: bool) -> String {
+fn inspection(place: &ProgramPlace, stages: &[&Stage], script: &str, nonce: &str, is_brief: bool) -> String {
     let mut text = header(place, "-", nonce);
     assign(&mut text, "brief", if is_brief { "1" } else { "" });
     assign(&mut text, "script", script);
@@ -149,12 +148,12 @@ fn inspection(place: &Place, stages: &[&Stage], script: &str, nonce: &str, is_br
 }
 
 /// The program of an exec that ends the running program.
-pub(super) fn end_program(place: &Place, nonce: &str) -> String {
+pub(super) fn end_program(place: &ProgramPlace, nonce: &str) -> String {
     program_of(place, &[COMMON, EXEC, END], nonce)
 }
 
 /// A program of these parts alone, without a stage.
-fn program_of(place: &Place, parts: &[&str], nonce: &str) -> String {
+fn program_of(place: &ProgramPlace, parts: &[&str], nonce: &str) -> String {
     let mut text = header(place, "-", nonce);
     for part in parts {
         place.add(&mut text, part);
@@ -163,7 +162,7 @@ fn program_of(place: &Place, parts: &[&str], nonce: &str) -> String {
     text
 }
 
-fn header(place: &Place, stage: &str, nonce: &str) -> String {
+fn header(place: &ProgramPlace, stage: &str, nonce: &str) -> String {
     let mut text = String::from("# A host program of gpucl.\nset -u\n");
     assign_path(&mut text, "home", &place.home);
     assign_path(&mut text, "lock", &place.lock);
@@ -187,7 +186,7 @@ fn folder(home: &str, stage: &Stage) -> String {
 }
 
 /// The function that writes the detached program and the stage's files.
-fn deliver(text: &mut String, place: &Place, stage: &Stage, ids: &Ids) {
+fn deliver(text: &mut String, place: &ProgramPlace, stage: &Stage, ids: &Ids) {
     let home = &place.home;
     let folder = folder(home, stage);
     text.push_str("deliver() {\n");
@@ -235,7 +234,7 @@ fn check_first(unless: &str) -> String {
 }
 
 /// The shell function that checks cheaply whether the results of the stage still exist, in one process for all steps.
-fn still_holds(text: &mut String, name: &str, place: &Place, stage: &Stage) {
+fn still_holds(text: &mut String, name: &str, place: &ProgramPlace, stage: &Stage) {
     let home = &place.home;
     let _ = writeln!(text, "{name}() {{");
     for file in &stage.files {
@@ -294,7 +293,7 @@ fn end_of(text: &str) -> String {
 }
 
 /// What the detached program and the one that runs its steps share.
-fn detached_header(place: &Place, stage: &Stage, ids: &Ids) -> String {
+fn detached_header(place: &ProgramPlace, stage: &Stage, ids: &Ids) -> String {
     let mut text = header(place, &stage.name, &ids.program_nonce);
     assign(&mut text, "digest", &stage.digest());
     assign(&mut text, "id", &ids.program);
@@ -304,7 +303,7 @@ fn detached_header(place: &Place, stage: &Stage, ids: &Ids) -> String {
 }
 
 /// The text of the detached program.
-fn detached_program(place: &Place, stage: &Stage) -> String {
+fn detached_program(place: &ProgramPlace, stage: &Stage) -> String {
     let mut text = String::new();
     assign(&mut text, "limit", &seconds(stage.timeout).to_string());
     let finally: Vec<String> =
@@ -316,7 +315,7 @@ fn detached_program(place: &Place, stage: &Stage) -> String {
 }
 
 /// The text of the program that runs the steps.
-fn steps_program(place: &Place, stage: &Stage) -> String {
+fn steps_program(place: &ProgramPlace, stage: &Stage) -> String {
     let mut text = String::new();
     place.add(&mut text, STEPS);
     for (number, step) in (1..).zip(&stage.steps) {
@@ -337,7 +336,7 @@ fn call(number: usize, step: &Step) -> String {
 }
 
 /// What precedes every script of a stage: the functions for steps, and the stage's variables.
-fn preamble(place: &Place, stage: &Stage, values: &str) -> String {
+fn preamble(place: &ProgramPlace, stage: &Stage, values: &str) -> String {
     let mut text = String::new();
     assign_path(&mut text, "gpucl_home", &place.home);
     assign_path(&mut text, "gpucl_values", values);
@@ -382,7 +381,7 @@ mod tests {
             // Text within quotes keeps its lines: only awk reads any of it.
             lines.lines().map(|line| format!("{}\n", line.trim_start())).collect::<String>()
         };
-        let place = Place { home: "/x".to_owned(), lock: "/x/lock".to_owned(), reboots: false, is_shown: false };
+        let place = ProgramPlace { home: "/x".to_owned(), lock: "/x/lock".to_owned(), reboots: false, is_shown: false };
         for part in [COMMON, FACTS, EXEC, DETACHED, STEPS, STEP, END, INSPECT] {
             let mut sent = String::new();
             place.add(&mut sent, part);

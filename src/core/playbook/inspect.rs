@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::compile::{self, Place};
+use super::compile::{self, ProgramPlace};
 use super::facts::Facts;
 use super::follow::UNCONFIRMED_LIMIT;
 use super::stage::Stage;
@@ -42,13 +42,13 @@ pub async fn inspect(host: &dyn Host, stages: &[&Stage], script: &str) -> Result
         stage.check()?;
     }
     let nonce = random::letters(20)?;
-    run_inspection(host, &compile::inspect_program(&Place::of(host), stages, script, &nonce), &nonce).await
+    run_inspection(host, &compile::inspect_program(&ProgramPlace::of(host), stages, script, &nonce), &nonce).await
 }
 
 /// Returns only the output of `script` and the boot id: fast enough to be called often.
 pub async fn glance(host: &dyn Host, script: &str) -> Result<Inspection> {
     let nonce = random::letters(20)?;
-    run_inspection(host, &compile::glance_program(&Place::of(host), script, &nonce), &nonce).await
+    run_inspection(host, &compile::glance_program(&ProgramPlace::of(host), script, &nonce), &nonce).await
 }
 
 async fn run_inspection(host: &dyn Host, program: &str, nonce: &str) -> Result<Inspection> {
@@ -62,7 +62,7 @@ async fn run_inspection(host: &dyn Host, program: &str, nonce: &str) -> Result<I
 pub async fn facts(host: &dyn Host) -> Result<Facts> {
     let nonce = random::letters(20)?;
     let mut inspection = Inspection::default();
-    let program = compile::facts_program(&Place::of(host), &nonce);
+    let program = compile::facts_program(&ProgramPlace::of(host), &nonce);
     let doing = format!("collect facts from the host {}", host.name());
     ask(host, &doing, &program, &nonce, &mut |word, rest| inspection.take(word, rest)).await?;
     Ok(inspection.facts)

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::time::Duration;
 
-use super::compile::{self, Ids, Place};
+use super::compile::{self, Ids, ProgramPlace};
 use super::follow::Follower;
 use super::restart::Restart;
 use super::stage::{Stage, StageReport};
@@ -36,7 +36,7 @@ pub async fn run_stage(
     let mut follower = Follower::new(host.name(), stage, events, &ids.program);
     let mut cancel = std::pin::pin!(cancel);
     let mut broken = 0;
-    let place = Place::of(host);
+    let place = ProgramPlace::of(host);
     let mut restart = Restart::default();
     loop {
         ids.exec_nonce = random::letters(20)?;
@@ -106,7 +106,7 @@ pub fn program_text(home: &str, stage: &Stage) -> Result<String> {
         program_nonce: "MARK-OF-THE-PROGRAM".to_owned(),
         exec_nonce: "MARK-OF-THE-EXEC".to_owned(),
     };
-    Ok(compile::stage_program(&Place::at(home), stage, &ids, None))
+    Ok(compile::stage_program(&ProgramPlace::at(home), stage, &ids, None))
 }
 
 /// Ends the program running on a host, and every process of its steps; returns its stage if one ran.
@@ -122,7 +122,7 @@ pub async fn end_program(host: &dyn Host) -> Result<Option<String>> {
             }
         }
     };
-    host.exec(&compile::end_program(&Place::of(host), &nonce), &mut on_line).await?;
+    host.exec(&compile::end_program(&ProgramPlace::of(host), &nonce), &mut on_line).await?;
     if whole {
         Ok(ended)
     } else {

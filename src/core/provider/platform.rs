@@ -38,7 +38,7 @@ pub struct Preparation {
 /// The Prometheus of a platform, and how it finds what it collects from.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Prometheus {
-    /// In words.
+    /// What messages call it.
     pub name: String,
     /// The labels by which it selects.
     pub labels: BTreeMap<String, String>,

@@ -22,7 +22,7 @@ pub struct SiteFinding {
     pub what: &'static str,
     /// Whether it is there and usable; `None` if clusters do without.
     pub works: Option<bool>,
-    /// What was found.
+    /// What was found there, in words.
     pub saw: String,
     /// What to do about it.
     pub fix: Option<String>,

@@ -23,7 +23,7 @@ pub(super) enum Fit {
 
 /// The label with the name of a node's group (ray 2.60.0, `RAY_NODE_GROUP_KEY`).
 const GROUP_LABEL: &str = "ray.io/node-group";
-/// So many nodes of a group that may come are looked at.
+/// How many nodes that a group may still get are looked at, at most.
 const MOST_COMING: usize = 64;
 
 /// Judges whether the living nodes can hold the demand, or those that may come.

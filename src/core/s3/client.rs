@@ -3,6 +3,7 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
+use backon::{ExponentialBuilder, Retryable as _};
 use reqwest::header::{ETAG, IF_MATCH, LAST_MODIFIED, RANGE};
 use reqwest::{Method, Response, StatusCode, Url};
 use rusty_s3::actions::{CreateMultipartUpload, ListObjectsV2};
@@ -21,8 +22,9 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 const SILENCE_LIMIT: Duration = Duration::from_secs(60);
 /// The longest answer that is read as a whole, in bytes: a thousand long keys, encoded.
 const BODY_LIMIT: usize = 16 * 1024 * 1024;
-/// How often a call that failed temporarily is made again.
-const RETRIES: u32 = 4;
+/// The pauses before a call that failed temporarily is made again, of which there are four: 0.5, 1, 2 and 4 seconds.
+const PAUSES: ExponentialBuilder =
+    ExponentialBuilder::new().with_min_delay(Duration::from_millis(500)).with_factor(2.0).with_max_times(4);
 
 /// A client of one store.
 pub struct Client {
@@ -58,7 +60,7 @@ pub struct Listing {
 
 /// An object that is there.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
+pub struct ObjectFacts {
     /// The size in bytes.
     pub size: u64,
     /// What changes with its content.
@@ -187,7 +189,7 @@ impl Client {
     ///
     /// # Errors
     /// When the store refuses or does not answer.
-    pub async fn find(&self, bucket: &str, key: &str) -> Result<Option<Found>> {
+    pub async fn find(&self, bucket: &str, key: &str) -> Result<Option<ObjectFacts>> {
         let own = self.bucket(bucket)?;
         let action = own.head_object(self.keys(), key);
         let doing = format!("find s3://{bucket}/{key}");
@@ -316,16 +318,8 @@ impl Client {
         headers: &[(&str, &str)],
         bytes: &[u8],
     ) -> Result<Response> {
-        let mut tried = 0;
-        loop {
-            let error = match self.once(doing, &method, url(), headers, bytes).await {
-                Err(error) if error.retry_status() == Status::Temporary && tried < RETRIES => error,
-                done => return done,
-            };
-            tried += 1;
-            drop(error);
-            tokio::time::sleep(Duration::from_millis(250 << tried)).await;
-        }
+        let once = || self.once(doing, &method, url(), headers, bytes);
+        once.retry(PAUSES).when(|error: &Error| error.retry_status() == Status::Temporary).await
     }
 
     async fn once(
@@ -378,14 +372,14 @@ impl Client {
 }
 
 /// What the headers say of an object.
-pub(super) fn found(answer: &Response) -> Found {
+pub(super) fn found(answer: &Response) -> ObjectFacts {
     let text = |name| answer.headers().get(name).and_then(|value| value.to_str().ok());
     // The client takes a HEAD's length for that of its empty body.
     let size =
         answer.headers().get(reqwest::header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
     let modified =
         text(LAST_MODIFIED).and_then(|text| jiff::fmt::rfc2822::parse(text).ok().map(|zoned| zoned.timestamp()));
-    Found { size: size.unwrap_or_default(), etag: text(ETAG).unwrap_or_default().to_owned(), modified }
+    ObjectFacts { size: size.unwrap_or_default(), etag: text(ETAG).unwrap_or_default().to_owned(), modified }
 }
 
 /// What a store says in its error.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::AtFlags;
 
-use super::{Client, Found};
+use super::{Client, ObjectFacts};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::util::digest;
 use crate::util::folder::{Folder, append, names};
@@ -37,7 +37,7 @@ impl Download<'_> {
     }
 
     /// The name of the file of its incomplete content; another content of the object has another one.
-    fn part(&self, found: &Found) -> String {
+    fn part(&self, found: &ObjectFacts) -> String {
         format!("{}{}", self.begin(), digest::short(found.etag.as_bytes()))
     }
 

@@ -3,9 +3,9 @@
 
 mod client;
 mod download;
-mod place;
+mod path;
 mod upload;
 
-pub use client::{Client, Found, Listing, Object};
+pub use client::{Client, Listing, Object, ObjectFacts};
 pub use download::Download;
-pub use place::{Place, local_path};
+pub use path::{S3Path, local_path};

@@ -30,7 +30,7 @@ impl Beyond {
 
 /// Everything in a compose file that is not in the lists of what an ordinary one has, or why it cannot be understood.
 pub(super) fn beyond(text: &str) -> Result<Vec<Beyond>, String> {
-    let mut found = Found(Vec::new());
+    let mut found = Review(Vec::new());
     for (key, value) in &read(text)? {
         match key.as_str() {
             "version" | "name" => {}
@@ -44,10 +44,10 @@ pub(super) fn beyond(text: &str) -> Result<Vec<Beyond>, String> {
     Ok(found.0)
 }
 
-/// What was found so far.
-struct Found(Vec<Beyond>);
+/// What a compose file was found to have beyond the ordinary, so far.
+struct Review(Vec<Beyond>);
 
-impl Found {
+impl Review {
     fn add(&mut self, place: &str, name: &str, what: &str) {
         let found = Beyond { place: place.to_owned(), what: format!("{name}: {what}") };
         if !self.0.contains(&found) {

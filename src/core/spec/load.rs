@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value};
 
 use super::beside::{from_home, read_beside};
-use super::node::{Kind, Node};
+use super::node::{Node, NodeKind};
 use super::place::{Places, Problem, item, join};
 use super::provider_keys::walk_provider;
 use super::sensitive::refuse_sensitive;
@@ -95,7 +95,7 @@ pub fn parse(name: &str, text: &str, lookup: Lookup<'_>) -> Result<Loaded> {
         Err(problem) => return Err(places.all(vec![with_help(*problem, text)])),
     };
     places.add(&root);
-    if !matches!(root.kind, Kind::Map(_)) {
+    if !matches!(root.kind, NodeKind::Map(_)) {
         let problem = Problem::at(root.at, "", format!("is {}, must be a map of keys", root.what())).note(SMALLEST);
         return Err(places.all(vec![problem]));
     }

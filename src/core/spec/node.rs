@@ -17,12 +17,12 @@ pub(super) struct Mark {
 #[derive(Debug, Clone)]
 pub(super) struct Node {
     pub(super) at: Mark,
-    pub(super) kind: Kind,
+    pub(super) kind: NodeKind,
 }
 
 /// The kind of a value.
 #[derive(Debug, Clone)]
-pub(super) enum Kind {
+pub(super) enum NodeKind {
     /// Anything that is neither list nor map.
     Scalar {
         /// The text as written, without quotes.
@@ -30,7 +30,6 @@ pub(super) enum Kind {
         /// The value of the text.
         value: Value,
     },
-    /// A list.
     List(Vec<Node>),
     /// A map, in the order of the file, without the second of two equal keys.
     Map(Vec<(Key, Node)>),
@@ -47,34 +46,34 @@ impl Node {
     /// The node as JSON, without positions.
     pub(super) fn to_json(&self) -> Value {
         match &self.kind {
-            Kind::Scalar { value, .. } => value.clone(),
-            Kind::List(items) => items.iter().map(Self::to_json).collect(),
-            Kind::Map(entries) => entries.iter().map(|(key, node)| (key.text.clone(), node.to_json())).collect(),
+            NodeKind::Scalar { value, .. } => value.clone(),
+            NodeKind::List(items) => items.iter().map(Self::to_json).collect(),
+            NodeKind::Map(entries) => entries.iter().map(|(key, node)| (key.text.clone(), node.to_json())).collect(),
         }
     }
 
     /// The value, if it is neither list nor map.
     pub(super) fn scalar(&self) -> Option<&Value> {
         match &self.kind {
-            Kind::Scalar { value, .. } => Some(value),
+            NodeKind::Scalar { value, .. } => Some(value),
             _ => None,
         }
     }
 
     /// Whether it is an empty scalar.
     pub(super) fn is_null(&self) -> bool {
-        matches!(self.kind, Kind::Scalar { value: Value::Null, .. })
+        matches!(self.kind, NodeKind::Scalar { value: Value::Null, .. })
     }
 
     /// A description for error messages.
     pub(super) fn what(&self) -> String {
         match &self.kind {
-            Kind::List(_) => "a list".to_owned(),
-            Kind::Map(_) => "a map of keys".to_owned(),
-            Kind::Scalar { value: Value::Null, .. } => "empty".to_owned(),
-            Kind::Scalar { text, value: Value::Number(_) } => format!("the number {text}"),
-            Kind::Scalar { text, value: Value::Bool(_) } => format!("the boolean {text}"),
-            Kind::Scalar { text, .. } => format!("the text `{}`", shortened(text)),
+            NodeKind::List(_) => "a list".to_owned(),
+            NodeKind::Map(_) => "a map of keys".to_owned(),
+            NodeKind::Scalar { value: Value::Null, .. } => "empty".to_owned(),
+            NodeKind::Scalar { text, value: Value::Number(_) } => format!("the number {text}"),
+            NodeKind::Scalar { text, value: Value::Bool(_) } => format!("the boolean {text}"),
+            NodeKind::Scalar { text, .. } => format!("the text `{}`", shortened(text)),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::node::{Kind, Mark, Node};
+use super::node::{Mark, Node, NodeKind};
 use crate::error::{Error, ErrorKind};
 pub(super) use crate::provider::settings::join;
 
@@ -86,19 +86,19 @@ impl Places {
 
     fn add_below(&mut self, node: &Node, path: &str) {
         match &node.kind {
-            Kind::Scalar { .. } => {}
-            Kind::List(items) => {
+            NodeKind::Scalar { .. } => {}
+            NodeKind::List(items) => {
                 for (index, child) in items.iter().enumerate() {
                     let path = item(path, index);
                     self.marks.insert(path.clone(), Mark { length: child.at.length.max(1), ..child.at });
                     self.add_below(child, &path);
                 }
             }
-            Kind::Map(entries) => {
+            NodeKind::Map(entries) => {
                 for (key, child) in entries {
                     let path = join(path, &key.text);
                     // A problem with a value is shown at the value, unless it spans several lines.
-                    let is_short = matches!(child.kind, Kind::Scalar { .. }) && child.at.length > 0;
+                    let is_short = matches!(child.kind, NodeKind::Scalar { .. }) && child.at.length > 0;
                     self.marks.insert(path.clone(), if is_short { child.at } else { key.at });
                     self.keys.insert(path.clone(), key.at);
                     self.add_below(child, &path);

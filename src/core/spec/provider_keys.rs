@@ -4,7 +4,7 @@
 use serde_json::{Map, Value};
 
 use super::ProviderChoice;
-use super::node::{Key, Kind, Mark, Node};
+use super::node::{Key, Mark, Node, NodeKind};
 use super::place::{Problem, item};
 use super::walk::walk_below;
 use crate::provider::{Factory, FieldError, Lookup};
@@ -19,8 +19,8 @@ pub(super) fn walk_provider(root: &Node, right: &mut Value, lookup: Lookup<'_>, 
     let chosen = child(root, "provider");
     let (name, settings) = match chosen.map(|node| &node.kind) {
         None => (default.name(), None),
-        Some(Kind::Scalar { value: Value::String(name), .. }) => (name.as_str(), None),
-        Some(Kind::Map(entries)) => {
+        Some(NodeKind::Scalar { value: Value::String(name), .. }) => (name.as_str(), None),
+        Some(NodeKind::Map(entries)) => {
             let Some(Value::String(name)) = chosen.and_then(|node| child(node, NAME)).and_then(Node::scalar) else {
                 return;
             };
@@ -30,7 +30,7 @@ pub(super) fn walk_provider(root: &Node, right: &mut Value, lookup: Lookup<'_>, 
     };
     let Ok(factory) = lookup(name) else { return };
     if let (Some(settings), Some(chosen)) = (settings, chosen) {
-        let settings = Node { at: chosen.at, kind: Kind::Map(settings) };
+        let settings = Node { at: chosen.at, kind: NodeKind::Map(settings) };
         let schema = factory.settings_schema().to_value();
         let valid = walk_below(&settings, &schema, "provider", problems);
         let mut keys = Map::from_iter([(NAME.to_owned(), Value::String(name.to_owned()))]);
@@ -48,8 +48,8 @@ pub(super) fn walk_provider(root: &Node, right: &mut Value, lookup: Lookup<'_>, 
         }
     };
     match child(root, "hosts").map(|node| &node.kind) {
-        None => hosts(0, &Node { at: root.at, kind: Kind::Map(Vec::new()) }),
-        Some(Kind::List(items)) => items.iter().enumerate().for_each(|(index, node)| hosts(index, node)),
+        None => hosts(0, &Node { at: root.at, kind: NodeKind::Map(Vec::new()) }),
+        Some(NodeKind::List(items)) => items.iter().enumerate().for_each(|(index, node)| hosts(index, node)),
         Some(_) => {}
     }
 }
@@ -74,13 +74,13 @@ pub fn check_settings(factory: &dyn Factory, settings: &Value, hosts: &[Value]) 
 }
 
 fn child<'a>(node: &'a Node, name: &str) -> Option<&'a Node> {
-    let Kind::Map(entries) = &node.kind else { return None };
+    let NodeKind::Map(entries) = &node.kind else { return None };
     entries.iter().find(|(key, _)| key.text == name).map(|(_, child)| child)
 }
 
 /// An empty value means a map without keys: `- ` in a list of hosts.
 fn or_empty_map(node: &Node) -> Node {
-    if node.is_null() { Node { at: node.at, kind: Kind::Map(Vec::new()) } } else { node.clone() }
+    if node.is_null() { Node { at: node.at, kind: NodeKind::Map(Vec::new()) } } else { node.clone() }
 }
 
 /// A value that is in no file, as a tree.
@@ -88,11 +88,11 @@ fn node(value: &Value) -> Node {
     let at = Mark { line: 1, column: 1, length: 0 };
     let kind = match value {
         Value::Object(keys) => {
-            Kind::Map(keys.iter().map(|(text, below)| (Key { text: text.clone(), at }, node(below))).collect())
+            NodeKind::Map(keys.iter().map(|(text, below)| (Key { text: text.clone(), at }, node(below))).collect())
         }
-        Value::Array(items) => Kind::List(items.iter().map(node).collect()),
-        Value::String(text) => Kind::Scalar { text: text.clone(), value: value.clone() },
-        other => Kind::Scalar { text: other.to_string(), value: other.clone() },
+        Value::Array(items) => NodeKind::List(items.iter().map(node).collect()),
+        Value::String(text) => NodeKind::Scalar { text: text.clone(), value: value.clone() },
+        other => NodeKind::Scalar { text: other.to_string(), value: other.clone() },
     };
     Node { at, kind }
 }

@@ -5,7 +5,7 @@
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::node::{Kind, Node, shortened};
+use super::node::{Node, NodeKind, shortened};
 use super::place::{Problem, item, join};
 use super::{Amount, Deadline, Memory};
 use crate::name::ClusterName;
@@ -48,9 +48,9 @@ impl Walk<'_> {
             [] => Some(node.to_json()),
             types if !types.iter().any(|wanted| fits(node, wanted)) => self.wrong_type(node, schema, types, path),
             _ => match &node.kind {
-                Kind::Map(_) => self.map(node, schema, path),
-                Kind::List(_) => self.list(node, schema, path),
-                Kind::Scalar { text, value } => match out_of_range(value, schema) {
+                NodeKind::Map(_) => self.map(node, schema, path),
+                NodeKind::List(_) => self.list(node, schema, path),
+                NodeKind::Scalar { text, value } => match out_of_range(value, schema) {
                     Some(range) => self.wrong(path, format!("{} is out of range: {range}", shortened(text))),
                     None => Some(value.clone()),
                 },
@@ -67,7 +67,7 @@ impl Walk<'_> {
         let fitting = forms.iter().find(|form| {
             let form = resolved(form, definitions);
             let is_word =
-                |words: Vec<&str>| matches!(&node.kind, Kind::Scalar { text, .. } if words.contains(&text.as_str()));
+                |words: Vec<&str>| matches!(&node.kind, NodeKind::Scalar { text, .. } if words.contains(&text.as_str()));
             types(form).iter().any(|of| fits(node, of)) && (forms.len() == 1 || words(form).is_none_or(is_word))
         });
         match (fitting, forms.as_slice()) {
@@ -81,7 +81,7 @@ impl Walk<'_> {
     }
 
     fn word(&mut self, node: &Node, words: &[&str], path: &str) -> Option<Value> {
-        let Kind::Scalar { text, .. } = &node.kind else {
+        let NodeKind::Scalar { text, .. } = &node.kind else {
             return self.wrong(path, format!("is {}, must be one of: {}", node.what(), words.join(", ")));
         };
         if words.contains(&text.as_str()) {
@@ -99,7 +99,7 @@ impl Walk<'_> {
     }
 
     fn map(&mut self, node: &Node, schema: &Value, path: &str) -> Option<Value> {
-        let Kind::Map(entries) = &node.kind else {
+        let NodeKind::Map(entries) = &node.kind else {
             return None;
         };
         let none = Map::new();
@@ -145,7 +145,7 @@ impl Walk<'_> {
     }
 
     fn list(&mut self, node: &Node, schema: &Value, path: &str) -> Option<Value> {
-        let Kind::List(items) = &node.kind else {
+        let NodeKind::List(items) = &node.kind else {
             return None;
         };
         let bound = |name: &str| schema.get(name).and_then(Value::as_u64).and_then(|bound| usize::try_from(bound).ok());
@@ -177,7 +177,7 @@ impl Walk<'_> {
 
     /// A single value that could be an item of the list that is wanted, as that list.
     fn list_of_one(&self, node: &Node, schema: &Value) -> Option<String> {
-        let Kind::Scalar { value, .. } = &node.kind else { return None };
+        let NodeKind::Scalar { value, .. } = &node.kind else { return None };
         let item = resolved(schema.get("items")?, self.definitions);
         (!node.is_null() && types(item).iter().any(|wanted| fits(node, wanted))).then(|| format!("[{value}]"))
     }
@@ -196,7 +196,7 @@ impl Walk<'_> {
             problem = problem.note(format!("for example: {text}"));
         } else if let Some(list) = self.list_of_one(node, schema) {
             problem = problem.note(format!("a list of one is: {list}"));
-        } else if let (Kind::Scalar { text, value: Value::Number(_) | Value::Bool(_) }, ["text"]) =
+        } else if let (NodeKind::Scalar { text, value: Value::Number(_) | Value::Bool(_) }, ["text"]) =
             (&node.kind, names.as_slice())
         {
             problem = problem.note(format!("in quotes it is text: \"{text}\""));
@@ -263,12 +263,12 @@ fn types(schema: &Value) -> Vec<&str> {
 
 fn fits(node: &Node, wanted: &str) -> bool {
     match (&node.kind, wanted) {
-        (Kind::List(_), "array") | (Kind::Map(_), "object") => true,
-        (Kind::Scalar { value, .. }, "string") => value.is_string(),
-        (Kind::Scalar { value, .. }, "number") => value.is_number(),
-        (Kind::Scalar { value, .. }, "integer") => value.is_u64() || value.is_i64(),
-        (Kind::Scalar { value, .. }, "boolean") => value.is_boolean(),
-        (Kind::Scalar { value, .. }, "null") => value.is_null(),
+        (NodeKind::List(_), "array") | (NodeKind::Map(_), "object") => true,
+        (NodeKind::Scalar { value, .. }, "string") => value.is_string(),
+        (NodeKind::Scalar { value, .. }, "number") => value.is_number(),
+        (NodeKind::Scalar { value, .. }, "integer") => value.is_u64() || value.is_i64(),
+        (NodeKind::Scalar { value, .. }, "boolean") => value.is_boolean(),
+        (NodeKind::Scalar { value, .. }, "null") => value.is_null(),
         _ => false,
     }
 }

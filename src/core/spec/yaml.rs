@@ -8,7 +8,7 @@ use saphyr_parser::{Event, Parser, ScalarStyle, Span, StrInput};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::node::{Key, Kind, Mark, Node, meaning, shortened};
+use super::node::{Key, Mark, Node, NodeKind, meaning, shortened};
 use super::place::{Problem, item, join};
 
 /// The maximum size of a spec, in bytes.
@@ -104,10 +104,10 @@ impl<'a> Reader<'a> {
         let kind = match event {
             Event::Scalar(text, style, ..) => {
                 let value = if style == ScalarStyle::Plain { meaning(&text) } else { Value::String(text.to_string()) };
-                Kind::Scalar { text: text.into_owned(), value }
+                NodeKind::Scalar { text: text.into_owned(), value }
             }
-            Event::SequenceStart(..) => Kind::List(self.list(path, depth)?),
-            Event::MappingStart(..) => Kind::Map(self.map(path, depth)?),
+            Event::SequenceStart(..) => NodeKind::List(self.list(path, depth)?),
+            Event::MappingStart(..) => NodeKind::Map(self.map(path, depth)?),
             _ => return Err(Problem::at(at, path, "is not a value").into()),
         };
         Ok(Node { at, kind })

@@ -41,14 +41,14 @@ const SHARED: [u64; 17] = [
 
 /// The machine that an owner is bound to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Place {
+struct Binding {
     /// A digest of the machine's id; `-` if it has none.
     machine: String,
     /// The id in the state folder; `-` if there is none yet.
     state: String,
 }
 
-impl Place {
+impl Binding {
     /// This machine and this state.
     fn here(paths: &Paths, machine_id: &Path) -> Self {
         let read = |path: &Path| fs_err::read_to_string(path).unwrap_or_default().trim().to_owned();
@@ -88,7 +88,7 @@ fn state_id(paths: &Paths) -> std::path::PathBuf {
 struct Written {
     owner: Owner,
     /// `None` in the old format.
-    place: Option<Place>,
+    binding: Option<Binding>,
 }
 
 /// Reads the owner, or generates one. Fails if it belongs to another machine.
@@ -100,7 +100,7 @@ fn owner_at(paths: &Paths, machine_id: &Path) -> Result<Owner> {
     // If two first commands run concurrently, one creates the file and the other finds it.
     for _ in 0..2 {
         if let Some(written) = read(paths)? {
-            match written.place {
+            match written.binding {
                 Some(_) => check(paths, machine_id)?,
                 None => write(paths, machine_id, &written.owner, Put::Replace)?,
             }
@@ -152,9 +152,9 @@ fn fresh() -> Result<Owner> {
 }
 
 fn check(paths: &Paths, machine_id: &Path) -> Result<()> {
-    let Some(place) = read(paths)?.and_then(|written| written.place) else { return Ok(()) };
-    let here = Place::here(paths, machine_id);
-    if place.is(&here, || is_shared(&paths.config)) {
+    let Some(binding) = read(paths)?.and_then(|written| written.binding) else { return Ok(()) };
+    let here = Binding::here(paths, machine_id);
+    if binding.is(&here, || is_shared(&paths.config)) {
         return Ok(());
     }
     Err(Error::new(ErrorKind::State, format!("use the owner in {}", paths.owner().display()))
@@ -184,14 +184,14 @@ fn read(paths: &Paths) -> Result<Option<Written>> {
             .caused_by(&error)
             .hint("put back the eight characters; without them gpucl cannot recognize its own resources")
     })?;
-    let place = lines.next().map(|line| {
-        Place::parse(line).ok_or_else(|| {
+    let binding = lines.next().map(|line| {
+        Binding::parse(line).ok_or_else(|| {
             Error::new(ErrorKind::State, doing())
                 .because(format!("its second line is `{line}`, which this version of gpucl does not know"))
                 .hint("use a newer gpucl, or remove that line to bind the owner to this machine")
         })
     });
-    Ok(Some(Written { owner, place: place.transpose()? }))
+    Ok(Some(Written { owner, binding: binding.transpose()? }))
 }
 
 /// Whether to replace an existing file.
@@ -216,7 +216,7 @@ fn write(paths: &Paths, machine_id: &Path, owner: &Owner, put: Put) -> Result<()
         Ok(()) | Err(_) => {}
     }
     let write = || -> std::io::Result<()> {
-        let Place { machine, state } = Place::here(paths, machine_id);
+        let Binding { machine, state } = Binding::here(paths, machine_id);
         fs::create_private_dir(&paths.config)?;
         let text = format!("{owner}\n{FORM} machine={machine} state={state}\n");
         put_file(&paths.config, &paths.owner(), &text, put)
@@ -269,7 +269,7 @@ mod tests {
         assert_eq!(owner(&paths).unwrap(), made);
         assert_eq!(known_owner(&paths).unwrap(), Some(made.clone()));
         // With a machine id, losing the state does not make it another machine.
-        if Place::here(&paths, Path::new(MACHINE_ID)).machine != "-" {
+        if Binding::here(&paths, Path::new(MACHINE_ID)).machine != "-" {
             fs_err::remove_dir_all(&paths.state).unwrap();
             assert_eq!(owner(&paths).unwrap(), made);
         }
@@ -329,12 +329,12 @@ mod tests {
 
     #[test]
     fn a_home_shared_by_several_machines_is_no_copy() {
-        let place = |machine: &str, state: &str| Place { machine: machine.to_owned(), state: state.to_owned() };
-        let mine = place("a", "s");
-        assert!(mine.is(&place("b", "s"), || true));
-        assert!(!mine.is(&place("b", "s"), || false), "a machine image");
-        assert!(!mine.is(&place("b", "t"), || true), "a copy in another home");
-        assert!(mine.is(&place("-", "s"), || false) && !mine.is(&place("-", "-"), || true));
+        let binding = |machine: &str, state: &str| Binding { machine: machine.to_owned(), state: state.to_owned() };
+        let mine = binding("a", "s");
+        assert!(mine.is(&binding("b", "s"), || true));
+        assert!(!mine.is(&binding("b", "s"), || false), "a machine image");
+        assert!(!mine.is(&binding("b", "t"), || true), "a copy in another home");
+        assert!(mine.is(&binding("-", "s"), || false) && !mine.is(&binding("-", "-"), || true));
         assert!(!is_shared(Path::new("/proc")));
     }
 

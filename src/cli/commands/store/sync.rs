@@ -15,7 +15,7 @@ use crate::cli::app::App;
 use crate::cli::command_error::usage;
 use crate::cli::exit_code;
 use crate::error::{Doing as _, Error, ErrorKind, Result};
-use crate::s3::{Object, Place};
+use crate::s3::{Object, S3Path};
 
 /// The arguments of `store sync`.
 #[derive(Debug, clap::Args)]
@@ -39,7 +39,7 @@ pub(super) async fn run(app: &App, opened: &Opened, args: Args) -> Result<u8> {
 }
 
 /// To the store.
-async fn up(app: &App, opened: &Opened, from: &Path, to: &Place, delete: bool) -> Result<u8> {
+async fn up(app: &App, opened: &Opened, from: &Path, to: &S3Path, delete: bool) -> Result<u8> {
     let (mut files, mut odd) = (Vec::new(), Vec::new());
     put::walk(from, "", &mut files, &mut odd).doing(ErrorKind::NotFound, || format!("read {}", from.display()))?;
     let prefix = to.folder();
@@ -71,7 +71,7 @@ async fn up(app: &App, opened: &Opened, from: &Path, to: &Place, delete: bool) -
 }
 
 /// From the store.
-async fn down(app: &App, opened: &Opened, from: &Place, to: &Path, delete: bool) -> Result<u8> {
+async fn down(app: &App, opened: &Opened, from: &S3Path, to: &Path, delete: bool) -> Result<u8> {
     let doing = || format!("copy {from} to {}", to.display());
     let objects = opened.client.list_all(&from.bucket, &from.folder()).await?;
     if objects.is_empty() {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::decide::Decision;
-use super::tree::{Below, Kind, Tree, above, split};
+use super::tree::{Below, EntryKind, Tree, above, split};
 
 /// A batch ends at this size; a larger file goes by itself, and can be resumed.
 pub(crate) const LARGE: u64 = 64 << 20;
@@ -65,7 +65,7 @@ pub(crate) fn batches(from: &Tree, to: &Tree, decision: &Decision, large: u64) -
         }
         batch.names.extend(above(path).map(<[u8]>::to_vec));
         batch.names.insert(path.clone());
-        if entry.kind == Kind::Folder {
+        if entry.kind == EntryKind::Folder {
             new.insert(path);
         }
     }

@@ -10,7 +10,7 @@ use super::end::End;
 use super::exclude::Excludes;
 use super::part::Part;
 use super::there::PIECES;
-use super::tree::{Below, Entry, Kind, Scope, Tree, os};
+use super::tree::{Below, Entry, EntryKind, Scope, Tree, os};
 use crate::error::{Error, ErrorKind, Result};
 use crate::host::LeftOut;
 
@@ -84,14 +84,14 @@ pub async fn compare<'a>(from: &End<'a>, to: &End<'a>, options: SyncOptions) -> 
     let (from_shown, to_shown) = (from.shown(), to.shown());
     match source.top.as_ref().map(|top| &top.kind) {
         None => wrong(ErrorKind::NotFound, format!("{from_shown} does not exist")),
-        Some(Kind::Folder) => {
+        Some(EntryKind::Folder) => {
             let dest = to.list(&Scope::All, &options.excludes).await?;
             if dest.top.as_ref().is_some_and(|top| !top.is_folder()) {
                 return wrong(ErrorKind::Host, format!("{to_shown} is not a folder"));
             }
             Differences::new(from.clone(), to.clone(), source, dest, options, None).await
         }
-        Some(Kind::File { .. }) => {
+        Some(EntryKind::File { .. }) => {
             let name = from.name();
             let is_folder = to.ends_as_folder()
                 || to.list(&Scope::Top, &Excludes::none()).await?.top.is_some_and(|top| top.is_folder());
@@ -276,7 +276,7 @@ impl<'a> Differences<'a> {
         on_progress: &mut (dyn FnMut(Progress) + Send),
         synced: &mut Synced,
     ) -> Result<()> {
-        let Some(Entry { kind: Kind::File { size, modified }, mode }) = self.source.entries.get(path) else {
+        let Some(Entry { kind: EntryKind::File { size, modified }, mode }) = self.source.entries.get(path) else {
             return Ok(());
         };
         let goal = self.as_name.as_ref().unwrap_or(path);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::tree::{Below, Entry, Kind, Tree, above, os};
+use super::tree::{Below, Entry, EntryKind, Tree, above, os};
 use crate::host::LeftOut;
 
 /// What a sync may do.
@@ -47,7 +47,7 @@ pub(crate) struct Decision {
 pub(crate) fn candidates(from: &Tree, to: &Tree) -> Vec<Below> {
     let is_candidate = |path: &Below, entry: &Entry| match (&entry.kind, to.entries.get(path).map(|found| &found.kind))
     {
-        (Kind::File { size, .. }, Some(Kind::File { size: there, .. })) => size == there,
+        (EntryKind::File { size, .. }, Some(EntryKind::File { size: there, .. })) => size == there,
         _ => false,
     };
     from.entries.iter().filter(|(path, entry)| is_candidate(path, entry)).map(|(path, _)| path.clone()).collect()
@@ -59,7 +59,7 @@ pub(crate) fn decide(from: &Tree, to: &Tree, rules: Rules, same: &BTreeSet<Below
     let kept: BTreeSet<&[u8]> = to.excluded.iter().flat_map(|path| above(path)).collect();
     for (path, entry) in &from.entries {
         let found = to.entries.get(path);
-        if entry.kind == Kind::Other {
+        if entry.kind == EntryKind::Other {
             decision.left_out.add(os(path), "it is not a file, folder or link");
             continue;
         }
@@ -71,13 +71,13 @@ pub(crate) fn decide(from: &Tree, to: &Tree, rules: Rules, same: &BTreeSet<Below
         }
         let mode = entry.mode & rules.kept_mode;
         match (&entry.kind, found.map(|found| &found.kind)) {
-            (Kind::Folder, Some(Kind::Folder)) => {
+            (EntryKind::Folder, Some(EntryKind::Folder)) => {
                 if rules.changes_modes && found.is_some_and(|found| found.mode & 0o777 != mode) {
                     decision.modes.push((path.clone(), mode));
                 }
                 continue;
             }
-            (Kind::Folder, there) => {
+            (EntryKind::Folder, there) => {
                 if there.is_some() {
                     decision.clear(path, found, rules, &kept);
                 }
@@ -88,12 +88,15 @@ pub(crate) fn decide(from: &Tree, to: &Tree, rules: Rules, same: &BTreeSet<Below
                 }
                 continue;
             }
-            (_, Some(Kind::Folder)) => decision.clear(path, found, rules, &kept),
-            (Kind::Link { target }, Some(Kind::Link { target: there })) if target == there => {
+            (_, Some(EntryKind::Folder)) => decision.clear(path, found, rules, &kept),
+            (EntryKind::Link { target }, Some(EntryKind::Link { target: there })) if target == there => {
                 decision.unchanged += 1;
                 continue;
             }
-            (Kind::File { size, modified }, Some(Kind::File { size: size_there, modified: modified_there })) => {
+            (
+                EntryKind::File { size, modified },
+                Some(EntryKind::File { size: size_there, modified: modified_there }),
+            ) => {
                 let is_same = if rules.by_content {
                     same.contains(path)
                 } else {
@@ -111,7 +114,7 @@ pub(crate) fn decide(from: &Tree, to: &Tree, rules: Rules, same: &BTreeSet<Below
             _ => {}
         }
         match entry.kind {
-            Kind::Link { .. } => decision.links.insert(path.clone()),
+            EntryKind::Link { .. } => decision.links.insert(path.clone()),
             _ => decision.files.insert(path.clone()),
         };
     }
@@ -142,8 +145,8 @@ impl Decision {
     /// Removes what is in the way of a path, if that is allowed.
     fn clear(&mut self, path: &Below, found: Option<&Entry>, rules: Rules, kept: &BTreeSet<&[u8]>) {
         let what = match found.map(|found| &found.kind) {
-            Some(Kind::Folder) => "a folder",
-            Some(Kind::Link { .. }) => "a link",
+            Some(EntryKind::Folder) => "a folder",
+            Some(EntryKind::Link { .. }) => "a link",
             _ => "not a folder",
         };
         if rules.deletes && !kept.contains(path.as_slice()) {

@@ -19,7 +19,7 @@ use super::exclude::Excludes;
 use super::folders::{Folders, at, remove};
 use super::part::{Digest, Part};
 use super::pieces::{Outgoing, PIECE, Whole};
-use super::tree::{Below, Entry, Kind, STAGE, Scope, Tree, os, split};
+use super::tree::{Below, Entry, EntryKind, STAGE, Scope, Tree, os, split};
 use crate::error::{Doing as _, Error, ErrorKind, Result, Status};
 use crate::host::LeftOut;
 use crate::host::ssh::transfer::Arriving;
@@ -150,19 +150,19 @@ impl Here {
         let mut header = tar::Header::new_gnu();
         header.set_mode(entry.mode & 0o777);
         match &entry.kind {
-            Kind::Folder => {
+            EntryKind::Folder => {
                 header.set_entry_type(tar::EntryType::Directory);
                 // What it holds has to be written; its own permissions are set at the end.
                 header.set_mode(entry.mode & 0o777 | 0o700);
                 header.set_size(0);
                 archive.append_data(&mut header, os(&[path, b"/"].concat()), std::io::empty())
             }
-            Kind::Link { target } => {
+            EntryKind::Link { target } => {
                 header.set_entry_type(tar::EntryType::Symlink);
                 header.set_size(0);
                 archive.append_link(&mut header, os(path), os(target))
             }
-            Kind::File { .. } => {
+            EntryKind::File { .. } => {
                 let file = self.file(path)?;
                 let found = file.metadata()?;
                 header.set_size(found.len());
@@ -170,7 +170,7 @@ impl Here {
                 let whole = Whole { file, left: found.len() };
                 archive.append_data(&mut header, os(path), whole)
             }
-            Kind::Other => Ok(()),
+            EntryKind::Other => Ok(()),
         }
     }
 
@@ -245,8 +245,8 @@ impl Here {
                 Err(error) => return Err(error.into()),
             };
             let expected = match entry.kind {
-                Kind::Folder => FileType::Directory,
-                Kind::Link { .. } => FileType::Symlink,
+                EntryKind::Folder => FileType::Directory,
+                EntryKind::Link { .. } => FileType::Symlink,
                 _ => FileType::RegularFile,
             };
             match arrived {

@@ -18,9 +18,8 @@ pub(crate) const STAGE: &str = ".gpucl-sync";
 /// The folder of the data folder with the secrets of running jobs; never part of a tree.
 const SECRETS: &str = ".gpucl-secrets";
 
-/// What an entry is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum EntryKind {
     Folder,
     File { size: u64, modified: i64 },
     Link { target: Vec<u8> },
@@ -30,29 +29,29 @@ pub(crate) enum Kind {
 /// An entry of a folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
-    pub(crate) kind: Kind,
+    pub(crate) kind: EntryKind,
     pub(crate) mode: u32,
 }
 
 impl Entry {
     pub(crate) fn is_folder(&self) -> bool {
-        self.kind == Kind::Folder
+        self.kind == EntryKind::Folder
     }
 
     /// The size of a file; of anything else nothing.
     pub(crate) fn size(&self) -> u64 {
-        if let Kind::File { size, .. } = self.kind { size } else { 0 }
+        if let EntryKind::File { size, .. } = self.kind { size } else { 0 }
     }
 
     fn of(metadata: &std::fs::Metadata, path: &Path) -> std::io::Result<Self> {
         let kind = if metadata.is_dir() {
-            Kind::Folder
+            EntryKind::Folder
         } else if metadata.is_symlink() {
-            Kind::Link { target: fs_err::read_link(path)?.into_os_string().into_vec() }
+            EntryKind::Link { target: fs_err::read_link(path)?.into_os_string().into_vec() }
         } else if metadata.is_file() {
-            Kind::File { size: metadata.len(), modified: metadata.mtime() }
+            EntryKind::File { size: metadata.len(), modified: metadata.mtime() }
         } else {
-            Kind::Other
+            EntryKind::Other
         };
         Ok(Self { kind, mode: metadata.permissions().mode() & 0o7777 })
     }
@@ -105,7 +104,7 @@ impl Tree {
     fn add(&mut self, path: Below, entry: Entry, excludes: &Excludes) {
         if path.split(|byte| *byte == b'/').any(|name| name == STAGE.as_bytes()) {
             let part = path.strip_prefix(STAGE.as_bytes()).and_then(|rest| rest.strip_prefix(b"/"));
-            if let (Some(part), Kind::File { size, .. }) = (part, &entry.kind)
+            if let (Some(part), EntryKind::File { size, .. }) = (part, &entry.kind)
                 && part.starts_with(b"part-")
             {
                 self.parts.insert(part.to_vec(), *size);
@@ -198,10 +197,10 @@ impl Tree {
             let time = text(time)?;
             let modified = time.split('.').next().unwrap_or_default().parse().map_err(|_| bad())?;
             let kind = match kind {
-                b"d" => Kind::Folder,
-                b"f" => Kind::File { size, modified },
-                b"l" => Kind::Link { target: target.to_vec() },
-                _ => Kind::Other,
+                b"d" => EntryKind::Folder,
+                b"f" => EntryKind::File { size, modified },
+                b"l" => EntryKind::Link { target: target.to_vec() },
+                _ => EntryKind::Other,
             };
             let entry = Entry { kind, mode };
             let path = path.strip_prefix(b"./").unwrap_or(path);
@@ -245,10 +244,10 @@ mod tests {
             b"d 755 4096 1700000000.5 \0\0d 755 0 1.0 a b\0\0f 644 7 1700000001.99 a b/x\ny\0\0l 777 1 2.0 l\0a b\0\
             d 700 0 1.0 .gpucl-sync\0\0f 600 5 1.0 .gpucl-sync/part-1\0\0s 600 0 1.0 socket\0\0";
         let tree = Tree::parse(good, &excludes).unwrap();
-        assert_eq!(tree.top.unwrap().kind, Kind::Folder);
-        assert_eq!(tree.entries[&b"a b/x\ny".to_vec()].kind, Kind::File { size: 7, modified: 1_700_000_001 });
-        assert_eq!(tree.entries[&b"l".to_vec()].kind, Kind::Link { target: b"a b".to_vec() });
-        assert_eq!(tree.entries[&b"socket".to_vec()].kind, Kind::Other);
+        assert_eq!(tree.top.unwrap().kind, EntryKind::Folder);
+        assert_eq!(tree.entries[&b"a b/x\ny".to_vec()].kind, EntryKind::File { size: 7, modified: 1_700_000_001 });
+        assert_eq!(tree.entries[&b"l".to_vec()].kind, EntryKind::Link { target: b"a b".to_vec() });
+        assert_eq!(tree.entries[&b"socket".to_vec()].kind, EntryKind::Other);
         assert_eq!(tree.parts, BTreeMap::from([(b"part-1".to_vec(), 5)]));
         assert_eq!(tree.entries.len(), 4);
         for path in ["../x", "/etc/passwd", "a/../../x", "none/x", "a//b", "a/"] {

@@ -258,7 +258,6 @@ pub(super) fn verdict<T>(what: &str, result: Result<T, Error>) -> Verdict<T> {
     result.map_err(|error| Stop::Broken(format!("{what} failed: {error}")))
 }
 
-/// The resources with this key.
 fn of_key(seen: Vec<ObservedResource>, key: &Key) -> Vec<ObservedResource> {
     seen.into_iter().filter(|resource| resource.key == *key).collect()
 }

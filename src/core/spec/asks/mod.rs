@@ -59,7 +59,7 @@ impl Class {
 /// One thing that is asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Ask {
-    /// Its kind.
+    /// Whether it runs, sends, overwrites, and so on.
     pub class: Class,
     /// The key of the spec, or the file, that asks.
     pub place: String,

@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::walk::{Found, On, Rule, Says, Special};
+use super::walk::{KeyWithRule, On, Rule, Says, Special};
 use super::{Ask, Class, Home, whole_path};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::provider::{Capability, Factory};
@@ -29,8 +29,8 @@ pub(super) struct Reader<'a> {
 
 impl Reader<'_> {
     /// Adds what a key asks.
-    pub(super) fn judge(&self, found: &Found, asks: &mut Vec<Ask>) -> Result<()> {
-        let Found { path, rule, value } = found;
+    pub(super) fn judge(&self, found: &KeyWithRule, asks: &mut Vec<Ask>) -> Result<()> {
+        let KeyWithRule { path, rule, value } = found;
         match rule {
             Rule::Says(says) => asks.extend(self.said(says, path, value)),
             Rule::Flag { .. } => {}
@@ -65,7 +65,7 @@ impl Reader<'_> {
         asks.then(|| Ask::new(says.class, path, &what, says.before_plan, &(&says.says, value)))
     }
 
-    /// Where the cluster is.
+    /// What the spec says of where the cluster is.
     pub(super) fn destination(&self) -> Value {
         let settings = self.spec.provider.settings();
         let keys = [

@@ -13,10 +13,7 @@ pub(super) enum Rule {
     /// A value that is set asks for something, in these words.
     Says(Says),
     /// Code decides.
-    Special {
-        /// Which.
-        rule: Special,
-    },
+    Special { rule: Special },
     /// A flag of the command line allows it; without it the spec is refused when it is read.
     Flag {
         /// The flag, for whoever reads the schema.
@@ -47,7 +44,6 @@ pub(super) struct Says {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum On {
-    /// All.
     #[default]
     All,
     /// The reader's own machine.
@@ -84,14 +80,14 @@ pub(super) enum Special {
 
 /// A key of a spec with a rule.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Found {
+pub(super) struct KeyWithRule {
     pub(super) path: String,
     pub(super) rule: Rule,
     pub(super) value: Value,
 }
 
 /// Every key of a value whose schema has a rule.
-pub(super) fn found(schema: &Value, value: &Value, path: &str) -> Vec<Found> {
+pub(super) fn found(schema: &Value, value: &Value, path: &str) -> Vec<KeyWithRule> {
     let mut all = Vec::new();
     let walk = Walk { definitions: schema.get("$defs").unwrap_or(&Value::Null) };
     walk.visit(schema, value, path, &mut all);
@@ -115,7 +111,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn visit(&self, schema: &'a Value, value: &Value, path: &str, all: &mut Vec<Found>) {
+    fn visit(&self, schema: &'a Value, value: &Value, path: &str, all: &mut Vec<KeyWithRule>) {
         for form in self.forms(schema) {
             match value {
                 Value::Object(entries) => {
@@ -123,7 +119,7 @@ impl<'a> Walk<'a> {
                         let Some(below) = property(form, key) else { continue };
                         let path = join(path, key);
                         match rule(below) {
-                            Some(rule) => all.push(Found { path, rule, value: value.clone() }),
+                            Some(rule) => all.push(KeyWithRule { path, rule, value: value.clone() }),
                             None => self.visit(below, value, &path, all),
                         }
                     }

@@ -4,14 +4,14 @@ use std::path::PathBuf;
 
 /// A bucket, and a key or the beginning of keys in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct S3Path {
     /// The bucket.
     pub bucket: String,
     /// The key; empty for the whole bucket.
     pub key: String,
 }
 
-impl Place {
+impl S3Path {
     /// Reads `s3://BUCKET/KEY` or `BUCKET/KEY`; `None` if it names no bucket.
     pub fn of(text: &str) -> Option<Self> {
         let rest = text.strip_prefix("s3://").unwrap_or(text);
@@ -36,7 +36,7 @@ impl Place {
     }
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for S3Path {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(formatter, "s3://{}/{}", self.bucket, self.key)
     }
@@ -62,10 +62,10 @@ mod tests {
             ("s3://ray/", "ray", ""),
             ("ray//a", "ray", "/a"),
         ] {
-            assert_eq!(Place::of(text), Some(Place { bucket: bucket.to_owned(), key: key.to_owned() }), "{text}");
+            assert_eq!(S3Path::of(text), Some(S3Path { bucket: bucket.to_owned(), key: key.to_owned() }), "{text}");
         }
         for wrong in ["", "s3://", "/a", "./a", "../a", "a b/c", "http://x/y"] {
-            assert_eq!(Place::of(wrong), None, "{wrong}");
+            assert_eq!(S3Path::of(wrong), None, "{wrong}");
         }
     }
 
