@@ -1,6 +1,6 @@
 //! `gpucl dashboard`.
 
-mod remote;
+mod on_hosts;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -118,8 +118,8 @@ async fn open(app: &App, args: &Args, target: &Target, questions: mpsc::Sender<Q
         return in_pods(app, &run, args.port, target, pods).await;
     }
     match target.is_remote() {
-        true => remote::open(app, &run, args.port, target).await,
-        false => here(&run, args.port, target).await,
+        true => on_hosts::open(app, &run, args.port, target).await,
+        false => on_hosts::open_pages(app, &run, args.port, target, None).await,
     }
 }
 
@@ -145,15 +145,6 @@ async fn what_happened(settings: &Settings, name: &ClusterName) -> Down {
     let mut happened = known.report.happened(jiff::Timestamp::now());
     happened.extend(known.report.silent_hosts.iter().map(|host| format!("{host} does not answer")));
     Down { happened, comes_back: known.report.comes_back() }
-}
-
-/// The page of a cluster on this machine.
-async fn here(run: &PortalRun, port: Option<u16>, target: &Target) -> Result<Opened> {
-    let access = target.access()?;
-    let address = access.dashboard_url.trim_start_matches("http://").trim_end_matches('/').to_owned();
-    let portal = Portal::open(run, ray_page(target, address.clone(), Upstream::Here(address))?, None, port).await?;
-    let pages = vec![Shown { name: DASHBOARD.to_owned(), url: portal.url(), login: None }];
-    Ok(Opened { pages, client: None, portals: vec![portal], tunnels: Vec::new(), bridges: Vec::new(), head: None })
 }
 
 /// The page of a cluster on a platform, and a bridge for the Ray client.
