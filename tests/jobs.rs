@@ -6,6 +6,7 @@ mod browser;
 mod follow;
 mod names;
 mod portal;
+mod secrets;
 mod submit;
 mod waiting;
 
