@@ -6,6 +6,7 @@ mod everyday;
 mod examples;
 mod from_nothing_to_nothing;
 mod gpus;
+mod mlflow;
 mod one_run;
 mod processes;
 mod real_gpus;
