@@ -35,7 +35,10 @@ fn runs_and_artifacts_of_plain_jobs_are_recorded_behind_a_login() {
     env.set("MLFLOW_TRACKING_TOKEN", "of-another-server");
     env.set("MLFLOW_EXPERIMENT_NAME", "mine");
     env.write("cluster.yaml", SPEC);
-    env.run(&["up"]).exits(0).says("passed    mlflow           login").says("without a login: 401, wrong password: 401");
+    env.run(&["up"])
+        .exits(0)
+        .says("passed    mlflow           login")
+        .says("without a login: 401, wrong password: 401");
     env.write("train.py", TRAIN);
     let job = env.run(&["job", "submit", "--working-dir", ".", "--", "python", "train.py"]).exits(0);
     let job = job.prints("found 0.05 as it was").prints("of the user None None");
@@ -52,11 +55,14 @@ fn runs_and_artifacts_of_plain_jobs_are_recorded_behind_a_login() {
 
     // A second `up` changes nothing; after a stop all is still there.
     let before = nodes(&env, "track");
-    env.run(&["up"]).exits(0).says("nothing was changed");
+    env.run(&["up"]).exits(0).prints("nothing was changed");
     assert_eq!(nodes(&env, "track"), before);
     env.run(&["stop"]).exits(0);
     env.run(&["up"]).exits(0);
-    env.write("again.py", "import mlflow\nprint('runs', len(mlflow.search_runs(experiment_names=['food'], output_format='list')))\n");
+    env.write(
+        "again.py",
+        "import mlflow\nprint('runs', len(mlflow.search_runs(experiment_names=['food'], output_format='list')))\n",
+    );
     env.run(&["job", "submit", "--working-dir", ".", "--", "python", "again.py"]).exits(0).prints("runs 1");
     env.run(&["down", "--yes"]).exits(0);
     assert_eq!(tagged_processes(&env), []);

@@ -25,8 +25,7 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     let mut target = Target::anywhere(app)?;
     // Ask the hosts and Ray in parallel.
     let (inspected, ray) = tokio::join!(inspect(app, &args, &target), async {
-        let runs = target.known.report.nodes.iter().any(|node| node.running && node.name == "head");
-        if args.offline || !runs { None } else { ask(app, &target).await }
+        if args.offline || target.access().is_err() { None } else { ask(app, &target).await }
     });
     if let Some(report) = inspected? {
         target.known.report = report;

@@ -10,6 +10,7 @@ use crate::provider::{ObservedResource, ResourceRequest};
 /// One mutating call, and the wait for its effect.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
+#[expect(clippy::large_enum_variant, reason = "a plan has tens of them, and boxes would be in every pattern")]
 pub enum Action {
     /// On a resource at the provider.
     Resource(ResourceAction),

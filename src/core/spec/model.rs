@@ -427,7 +427,7 @@ mod tests {
             spec.setup().unwrap().packages().into_iter().map(str::to_owned).collect::<Vec<_>>()
         };
         let client = format!("mlflow-skinny=={MLFLOW_VERSION}");
-        assert_eq!(packages("{}"), [client.clone()]);
+        assert_eq!(packages("{}"), [client.as_str()]);
         assert_eq!(packages("{pip: [torch, mlflow-thing]}"), ["torch", "mlflow-thing", &client]);
         for own in ["mlflow", "MLflow[extras]>=3", "mlflow_skinny == 3.1"] {
             assert_eq!(packages(&format!("{{pip: ['{own}']}}")), [own], "{own}");

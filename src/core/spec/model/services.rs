@@ -37,6 +37,7 @@ impl<T> Default for Switchable<T> {
 /// `native` has the object store and MLflow only, and only when they are enabled here.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(extend("asks_nothing" = ["mlflow"]))]
 pub struct ServicesSpec {
     /// The object store and its buckets.
     pub object_store: Option<Switchable<ObjectStoreSpec>>,

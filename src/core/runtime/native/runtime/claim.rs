@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{PORTS, header, mlflow};
+use super::{PORTS, header};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Key;
 use crate::render::quote;
@@ -90,7 +90,7 @@ pub(super) fn claimed(request: &DeployRequest<'_>, host: &HostInput, lines: &[St
         ports.object_store = store_ports(&ports.blocks).s3();
     }
     if has_mlflow(request, host) {
-        ports.mlflow = mlflow::port(&ports.blocks);
+        ports.mlflow = mlflow_port(&ports.blocks);
     }
     Ok(ports)
 }
@@ -139,6 +139,11 @@ pub(super) fn has_mlflow(request: &DeployRequest<'_>, host: &HostInput) -> bool 
 /// The ports of the object store, from these blocks.
 pub(super) fn store_ports(blocks: &BTreeMap<Key, u16>) -> StorePorts {
     StorePorts { base: blocks.get(&Key::object_store()).copied().unwrap_or(BLOCKS.start * BLOCK) }
+}
+
+/// The port of MLflow, from these blocks.
+pub(super) fn mlflow_port(blocks: &BTreeMap<Key, u16>) -> u16 {
+    blocks.get(&Key::mlflow()).copied().unwrap_or(BLOCKS.start * BLOCK)
 }
 
 /// The ports of a node, from these blocks.

@@ -5,27 +5,21 @@ use std::collections::BTreeMap;
 use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
 
-use super::claim::has_mlflow;
+use super::claim::{has_mlflow, mlflow_port};
 use super::service::{Service, isolated};
 use super::{LOOPBACK, store};
 use crate::error::{Doing as _, ErrorKind, Result};
 use crate::host::StageFile;
 use crate::name::Key;
 use crate::runtime::native::Layout;
-use crate::runtime::native::ports::BLOCKS;
 use crate::runtime::project::{DeployRequest, HostInput};
 use crate::secret::MLFLOW_USER;
 
 /// Placeholder for the path of the server's environment, known only on the host; `host.py` replaces it.
 const ENVIRONMENT: &str = "@mlflow_env@";
 
-/// The server's port, from these blocks.
-pub(super) fn port(blocks: &BTreeMap<Key, u16>) -> u16 {
-    blocks.get(&Key::mlflow()).copied().unwrap_or(BLOCKS.start * super::BLOCK)
-}
-
 fn url(blocks: &BTreeMap<Key, u16>) -> String {
-    format!("http://{LOOPBACK}:{}", port(blocks))
+    format!("http://{LOOPBACK}:{}", mlflow_port(blocks))
 }
 
 /// The variable that names the file with the login of jobs: each process of a job reads it when it starts.
@@ -76,12 +70,12 @@ pub(super) fn launch(
     }
     let path = |path: std::path::PathBuf| path.display().to_string();
     let mut argv: Vec<String> = isolated(&format!("{ENVIRONMENT}/bin/python")).into();
-    argv.extend([path(layout.tracking_script()), path(layout.home().to_owned()), port(blocks).to_string()]);
+    argv.extend([path(layout.tracking_script()), path(layout.home().to_owned()), mlflow_port(blocks).to_string()]);
     if let Some(bucket) = store::bucket(request) {
         let (endpoint, region) = store::place(request, blocks).unwrap_or_default();
         argv.extend([endpoint, region, format!("s3://{bucket}/mlflow")]);
     }
     let files = &files(request, host, blocks)?;
-    let service = Service { key: Key::mlflow(), name: "mlflow", short: "m", argv, files, answers: port(blocks) };
+    let service = Service { key: Key::mlflow(), name: "mlflow", short: "m", argv, files, answers: mlflow_port(blocks) };
     Ok(Some(service.launch(request, host, layout)))
 }

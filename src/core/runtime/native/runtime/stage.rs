@@ -7,7 +7,7 @@ use std::time::Duration;
 use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
 
-use super::claim::{blocks_of, has_mlflow, has_store, ports_of_node, services_on, store_ports};
+use super::claim::{blocks_of, has_mlflow, has_store, mlflow_port, ports_of_node, services_on, store_ports};
 use super::source::Source;
 use super::{BLOCK, LOOPBACK, PROCESSES, mlflow, spread, store};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
@@ -152,7 +152,7 @@ fn nodes_file(
         launches.push(launch);
     }
     if let Some(launch) = mlflow::launch(request, host, &layout, &blocks)? {
-        ranges.push([mlflow::port(&blocks); 2]);
+        ranges.push([mlflow_port(&blocks); 2]);
         launches.push(launch);
     }
     let mut file = json!({
@@ -224,7 +224,7 @@ pub(super) fn deploy(
     }
     if has_mlflow(request, host) {
         affected_paths.push("process mlflow".to_owned());
-        affected_paths.push(format!("port {LOOPBACK}:{}", mlflow::port(&blocks)));
+        affected_paths.push(format!("port {LOOPBACK}:{}", mlflow_port(&blocks)));
     }
     let is_head = nodes.iter().any(|node| node.role == NodeRole::Head);
     if is_head {

@@ -85,6 +85,8 @@ clean() {
     [ "$used" != "$(sed -n 's/^ready_env //p' "$home/prepared/prepare" 2>/dev/null)" ] || used=
     stored=$(sed -n 's/^store //p' "$home/installed" 2>/dev/null | head -n 1)
     store=$(sed -n 's|^store_program \(.*\)/bin/weed$|\1|p' "$home/prepared/prepare" 2>/dev/null)
+    tracker=$(sed -n 's/^mlflow_env //p' "$home/prepared/prepare" 2>/dev/null)
+    tracker_made=$(sed -n 's/^mlflow //p' "$home/installed" 2>/dev/null | head -n 1)
     [ -z "$left" ] || return 0
     cd /
     leave_old_folders
@@ -112,6 +114,10 @@ clean() {
             rm -f "${stored%/*}/.lock-store"
             rmdir "${stored%/*}" "$(dirname "${stored%/*}")" 2>/dev/null
         fi
+        if [ -n "$purge" ] && [ -n "$tracker_made" ] && [ -f "$tracker_made/.complete" ]; then
+            rm -rf "$tracker_made" && echo "::removed MLflow environment $tracker_made"
+            rm -f "${tracker_made%/*}/.lock-mlflow"
+        fi
         # It made one for each version of Ray, modules and source of packages that it had in its time.
         [ -z "$purge" ] || printf '%s\n' "$made" | while read -r environment; do
             [ -f "${environment:-/}/.complete" ] || continue
@@ -121,6 +127,7 @@ clean() {
         done
     fi
     [ -z "$store" ] || [ ! -e "$store" ] || echo "::kept object store program $store"
+    [ -z "$tracker" ] || [ ! -e "$tracker" ] || echo "::kept MLflow environment $tracker"
     [ -z "$used" ] || [ ! -e "$used" ] || echo "::kept Ray environment $used"
     echo "::clean"
 }
