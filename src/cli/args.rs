@@ -61,6 +61,9 @@ pub(crate) enum Command {
     /// List, read, write and delete objects of the cluster's object store
     #[command(subcommand)]
     Store(commands::store::Command),
+    /// Deploy applications to Ray Serve, ask them, and go back to an earlier deployment
+    #[command(subcommand)]
+    Serve(commands::serve::Command),
     /// Forward a local port to a port of a host, until Ctrl-C
     PortForward(commands::port_forward::Args),
     /// Open a cluster's web pages, logged in, until Ctrl-C
@@ -134,6 +137,7 @@ impl Command {
             Self::Cp(args) => commands::cp::run(app, args).await,
             Self::Sync(args) => commands::sync::run(app, args).await,
             Self::Store(command) => commands::store::run(app, command).await,
+            Self::Serve(command) => commands::serve::run(app, command).await,
             Self::PortForward(args) => commands::port_forward::run(app, args).await,
             Self::Dashboard(args) => commands::dashboard::run(app, args).await,
             Self::Env(args) => commands::env::run(app, args).await,

@@ -28,6 +28,7 @@ VARIABLE = "GPUCL_SECRETS"
 FOLDER = ".gpucl-secrets"
 LITERAL = "GPUCL_LITERAL"
 MLFLOW = "GPUCL_MLFLOW"
+SERVE = "GPUCL_SERVE"
 UV_PYTHON = "UV_PYTHON"
 CONTEXT = "--serialized-runtime-env-context"
 
@@ -104,6 +105,15 @@ def of_mlflow():
         return {}
 
 
+def served(arguments):
+    """Returns the arguments with `serving.py` in place of Ray's program of workers, in processes of a Serve that
+    `gpucl serve` has started."""
+    program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "serving.py")
+    if SERVE not in (handed_over(arguments)[0].get("env_vars") or {}) or not os.path.exists(program):
+        return list(arguments)
+    return [program if os.path.basename(argument) == "default_worker.py" else argument for argument in arguments]
+
+
 def in_data():
     """Returns the folder with secrets of jobs in the data folder of this node."""
     return os.path.join(os.environ.get("GPUCL_DATA", "/nonexistent"), FOLDER)
@@ -116,6 +126,7 @@ def main():
     os.environ.update(secrets(identity(sys.argv[1:]), [in_data()]))
     variables, sys.argv[1:] = literal(sys.argv[1:])
     os.environ.update(variables)
+    sys.argv[1:] = served(sys.argv[1:])
     place = os.path.dirname(importlib.util.find_spec("ray").origin)
     script = os.path.join(place, "_private", "workers", "setup_worker.py")
     sys.path[0] = os.path.dirname(script)

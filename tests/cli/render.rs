@@ -24,6 +24,7 @@ fn render_writes_its_files_and_nothing_else() {
             "host-0/reaper.py",
             "host-0/node.py",
             "host-0/worker.py",
+            "host-0/serving.py",
             "host-0/agent.py",
             "host-0/inner.py",
             "host-0/reachable.py",

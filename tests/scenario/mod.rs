@@ -10,6 +10,7 @@ mod mlflow;
 mod one_run;
 mod processes;
 mod real_gpus;
+mod serve;
 mod setup;
 mod side_by_side;
 mod torch;

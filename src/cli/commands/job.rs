@@ -1,12 +1,12 @@
 //! `gpucl job`.
 
 pub(super) mod follow;
-mod ray_flags;
+pub(super) mod ray_flags;
 pub(super) mod secrets;
 pub(super) mod show;
 pub(super) mod stop;
 pub(super) mod submit;
-mod upload;
+pub(super) mod upload;
 
 use crate::cli::app::App;
 use crate::error::{Error, ErrorKind};
@@ -51,6 +51,6 @@ async fn with_near_id(error: Error, client: &Client, id: &str) -> Error {
 }
 
 /// The cluster flag for commands in hints; empty if no cluster was named.
-fn cluster_flag(app: &App) -> String {
+pub(super) fn cluster_flag(app: &App) -> String {
     app.cluster.as_deref().map(|name| format!(" -c {name}")).unwrap_or_default()
 }

@@ -27,6 +27,7 @@ pub(crate) mod run;
 pub(crate) mod sandbox;
 pub(crate) mod schema;
 pub(crate) mod secret;
+pub(crate) mod serve;
 pub(crate) mod ssh;
 pub(crate) mod status;
 pub(crate) mod stop;

@@ -23,6 +23,7 @@ use crate::provider::Context;
 use crate::ray::Access;
 use crate::state::{ClusterState, Paths};
 
+pub use forward::Forward;
 use here::Here;
 pub(super) use here::data_here;
 pub use logs::{Logs, NodeLine};

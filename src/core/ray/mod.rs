@@ -13,6 +13,7 @@ mod package;
 mod reason;
 mod requirements;
 mod runtime_env;
+mod serve;
 mod situation;
 mod startup;
 mod usage;
@@ -28,6 +29,7 @@ pub use package::{ListedFile, OnProgress, Package, SIZE_LIMIT, UploadOutcome, fi
 pub use reason::reason;
 pub use requirements::{is_editable, is_path, requirements_of};
 pub use runtime_env::{Module, ModuleSource, RuntimeEnv, WorkingDir};
+pub use serve::{Application, ApplicationStatus, Deployment, HttpOptions, Replica, Serving, application, serve_key};
 pub use situation::{Amounts, Demand, Growing, Situation, Wanting};
 pub use startup::StartupFailure;
 pub use usage::{GpuUsage, Usage};

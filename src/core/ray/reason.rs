@@ -278,7 +278,7 @@ fn first_line(text: &str) -> &str {
 }
 
 /// The text without escape sequences of colours: Ray colours names in tracebacks.
-fn without_colours(text: &str) -> String {
+pub(super) fn without_colours(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("\u{1b}[") {

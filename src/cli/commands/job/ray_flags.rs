@@ -106,7 +106,7 @@ pub(super) fn amount(text: &str) -> Result<f64, String> {
 }
 
 /// Parses `NAME=VALUE`.
-pub(super) fn pair(text: &str) -> Result<(String, String), String> {
+pub(in crate::cli::commands) fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
         _ => Err("expected NAME=VALUE".to_owned()),

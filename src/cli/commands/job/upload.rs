@@ -14,19 +14,19 @@ use crate::util::human;
 const SAY_EVERY: Duration = Duration::from_secs(2);
 
 /// A package, and where its URI goes.
-pub(super) struct Packed {
+pub(crate) struct Packed {
     package: Package,
     /// What it is, for messages.
     what: String,
     /// Its place in `py_modules`; the working folder has none.
-    pub(super) module: Option<usize>,
+    pub(crate) module: Option<usize>,
 }
 
 /// Packs the working folder and the modules.
 ///
 /// # Errors
 /// If one cannot be read, or is too large.
-pub(super) async fn pack(app: &App, folder: Option<WorkingDir>, modules: Vec<Module>) -> Result<Vec<Packed>> {
+pub(crate) async fn pack(app: &App, folder: Option<WorkingDir>, modules: Vec<Module>) -> Result<Vec<Packed>> {
     let mut all = Vec::new();
     if let Some(folder) = folder {
         let pack = move || match folder {
@@ -70,7 +70,7 @@ async fn pack_one(
 ///
 /// # Errors
 /// If Ray does not answer or refuses it.
-pub(super) async fn upload(app: &App, client: &Client, packed: &Packed) -> Result<String> {
+pub(crate) async fn upload(app: &App, client: &Client, packed: &Packed) -> Result<String> {
     let Packed { package, what, module } = packed;
     let outcome = client.upload(package, Some(progress(app))).await?;
     let size = human::bytes(package.bytes().len() as u64);

@@ -57,6 +57,10 @@ impl NodePorts {
     pub fn dashboard_metrics(&self) -> u16 {
         self.base + 10
     }
+    /// The applications of Serve, on the head.
+    pub fn serve(&self) -> u16 {
+        self.base + 11
+    }
     /// The ports of worker processes, both ends included.
     pub fn workers(&self) -> (u16, u16) {
         (self.base + 12, self.base + BLOCK - 1)

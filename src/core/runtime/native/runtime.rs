@@ -18,6 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use self::source::Source;
+use super::NodePorts;
 use super::ports::BLOCK;
 use crate::error::{Error, ErrorKind, Result};
 use crate::host::{Account, StageFile};
@@ -227,6 +228,10 @@ impl ProjectRuntime for NativeRuntime {
         };
         let mlflow = spec.own_mlflow().then(|| page("mlflow", ports.mlflow, "mlflow_password", Some(MLFLOW_USER)));
         std::iter::once(page("dashboard", ports.dashboard, "ray_token", None)).chain(mlflow).collect()
+    }
+
+    fn serve_port(&self, ports: &HostPorts) -> Option<u16> {
+        ports.blocks.get(&Key::head()).map(|base| NodePorts { base: *base, dashboard: ports.dashboard }.serve())
     }
 
     fn inspect_script(&self, tag: &str, folders: &HostFolders) -> String {

@@ -142,6 +142,11 @@ pub trait ProjectRuntime: Send + Sync {
     /// The web pages of a cluster with this spec, on the head's host.
     fn pages(&self, spec: &Spec, head_host: &Key, ports: &HostPorts) -> Vec<Page>;
 
+    /// The port of the head's loopback for applications of Serve; `None` if it has no room for them.
+    fn serve_port(&self, _ports: &HostPorts) -> Option<u16> {
+        None
+    }
+
     /// The read-only script that prints everything on the host with this tag, for [`parse_observation`].
     fn inspect_script(&self, tag: &str, folders: &HostFolders) -> String;
 

@@ -181,6 +181,7 @@ pub(super) fn deploy(
         ("reaper.py", "templates/ray-native/reaper.py"),
         ("node.py", "templates/ray-native/node.py"),
         ("worker.py", "templates/ray-native/worker.py"),
+        ("serving.py", "templates/ray-native/serving.py"),
         ("agent.py", "templates/ray-native/agent.py"),
         ("inner.py", "templates/ray-native/inner.py"),
         ("reachable.py", "templates/ray-native/reachable.py"),

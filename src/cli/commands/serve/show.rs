@@ -1,0 +1,166 @@
+//! `gpucl serve status`, `logs` and `url`.
+
+use secrecy::ExposeSecret as _;
+use serde_json::json;
+
+use super::deploy::{DEFAULT, named};
+use super::way::{Way, key};
+use crate::cli::app::App;
+use crate::cli::exit_code;
+use crate::cli::output::Table;
+use crate::cli::signals::Ends;
+use crate::cli::target::Target;
+use crate::error::{Error, ErrorKind};
+use crate::ray::{Application, ApplicationStatus, Deployment, Replica};
+
+/// The arguments of `serve status`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct StatusArgs {
+    /// Only this application
+    name: Option<String>,
+}
+
+pub(crate) async fn status(app: &App, args: &StatusArgs) -> anyhow::Result<u8> {
+    let target = Target::choose(app)?;
+    let client = target.client(app).await?;
+    let serving = client.serving().await?;
+    if let Some(name) = &args.name {
+        named(&serving, name)?;
+    }
+    let nodes = client.nodes().await?;
+    let node = |replica: &Replica| {
+        let found = nodes.iter().find(|node| replica.node_id.as_ref() == Some(&node.node_id));
+        found.map_or_else(|| "nowhere yet".to_owned(), |node| node.name().to_owned())
+    };
+    let shown: Vec<(&String, &Application)> =
+        serving.applications.iter().filter(|(name, _)| args.name.as_ref().is_none_or(|one| one == *name)).collect();
+    if app.json() {
+        for (name, application) in &shown {
+            let deployments = application.deployments.iter().map(|(name, deployment)| {
+                let replicas = deployment.replicas.iter().map(|replica| {
+                    json!({"id": replica.replica_id, "state": replica.state, "node": node(replica), "pid": replica.pid})
+                });
+                json!({"name": name, "status": deployment.status, "wanted": deployment.target_num_replicas,
+                       "resources": deployment.required_resources, "replicas": replicas.collect::<Vec<_>>()})
+            });
+            app.ui.json(&json!({
+                "v": 1, "type": "application", "name": name, "status": application.status,
+                "route_prefix": application.route_prefix, "reason": application.why(),
+                "deployments": deployments.collect::<Vec<_>>(),
+            }));
+        }
+        return Ok(exit_code::DONE);
+    }
+    if shown.is_empty() {
+        app.ui.status("Serve has no applications; `gpucl serve deploy MODULE:VARIABLE` makes one");
+        return Ok(exit_code::DONE);
+    }
+    let mut table = Table::new(&["application", "deployment", "status", "replicas", "each takes", "on"]);
+    for (name, application) in &shown {
+        if application.deployments.is_empty() {
+            let none = String::new;
+            table.row([(*name).clone(), none(), word(application.status), none(), none(), none()]);
+        }
+        for (deployment_name, deployment) in &application.deployments {
+            let mut on: Vec<String> = deployment.replicas.iter().map(node).collect();
+            on.dedup();
+            table.row([
+                (*name).clone(),
+                deployment_name.clone(),
+                deployment.status.to_lowercase(),
+                format!("{} of {}", running(deployment), deployment.target_num_replicas),
+                takes(deployment),
+                on.join(", "),
+            ]);
+        }
+    }
+    app.ui.data(table);
+    for (name, application) in shown {
+        if let Some(why) = application.why().filter(|_| application.status != ApplicationStatus::Running) {
+            app.ui.data(format_args!("{name}: {why}"));
+        }
+    }
+    Ok(exit_code::DONE)
+}
+
+fn word(status: ApplicationStatus) -> String {
+    let text = serde_json::to_value(status).ok();
+    text.as_ref().and_then(|text| text.as_str()).unwrap_or_default().to_lowercase().replace('_', " ")
+}
+
+fn running(deployment: &Deployment) -> usize {
+    deployment.replicas.iter().filter(|replica| replica.state == "RUNNING").count()
+}
+
+/// What each replica takes: `1 CPU, 1 GPU`.
+fn takes(deployment: &Deployment) -> String {
+    let all = deployment.required_resources.iter().filter(|(_, amount)| **amount > 0.0);
+    all.map(|(name, amount)| format!("{amount} {name}")).collect::<Vec<_>>().join(", ")
+}
+
+/// The arguments of `serve logs`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct LogsArgs {
+    /// The application's name
+    #[arg(default_value = DEFAULT)]
+    name: String,
+    /// How many lines of each replica
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    tail: u32,
+}
+
+pub(crate) async fn logs(app: &App, args: &LogsArgs) -> anyhow::Result<u8> {
+    let target = Target::choose(app)?;
+    let client = target.client(app).await?;
+    let serving = client.serving().await?;
+    let application = named(&serving, &args.name)?;
+    let mut found = false;
+    for (name, deployment) in &application.deployments {
+        // Those that ended say why they did.
+        let ended = deployment.recent_dead_replicas.iter().rev().take(1).filter(|_| running(deployment) == 0);
+        for replica in ended.chain(&deployment.replicas) {
+            match client.replica_log(replica, args.tail as usize).await {
+                Ok(text) => {
+                    found = true;
+                    text.lines().for_each(|line| app.ui.data(format_args!("{name}#{}| {line}", replica.replica_id)));
+                }
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => app.ui.status(format_args!("warning: failed to {error}")),
+            }
+        }
+    }
+    if !found {
+        let why = application.why().unwrap_or_else(|| "none of its replicas has begun".to_owned());
+        return Err(Error::new(ErrorKind::NotFound, format!("read the logs of {}", args.name)).because(why).into());
+    }
+    Ok(exit_code::DONE)
+}
+
+/// The arguments of `serve url`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct UrlArgs {
+    /// The application's name
+    #[arg(default_value = DEFAULT)]
+    name: String,
+}
+
+pub(crate) async fn url(app: &App, args: &UrlArgs) -> anyhow::Result<u8> {
+    let target = Target::choose(app)?;
+    let client = target.client(app).await?;
+    let serving = client.serving().await?;
+    let prefix = named(&serving, &args.name)?.route_prefix.clone().unwrap_or_default();
+    drop(client);
+    let mut ends = Ends::listen()?;
+    let way = Way::open(app, &target).await?;
+    let key = key(&target)?;
+    let address = format!("{}{prefix}", way.url);
+    if app.json() {
+        app.ui.json(&json!({"v": 1, "type": "serve_url", "url": address, "key": key.expose_secret()}));
+    } else {
+        app.ui.data(format_args!("{address}\nX-Gpucl-Key: {}", key.expose_secret()));
+        app.ui.status("send the second line as a header, or the key as a bearer token; Ctrl-C closes the address");
+    }
+    ends.wait().await;
+    way.close().await;
+    Ok(exit_code::DONE)
+}
