@@ -86,7 +86,7 @@ fn after_ready(env: &TestEnv) {
         .prints("200000");
     env.run(&["cp", "-c", "demo", "head:data/numbers.txt", "back.txt"]).exits(0);
     assert_eq!(std::fs::read_to_string(env.work().join("back.txt")).unwrap(), lines);
-    env.run(&["cp", "-c", "demo", "head:none", "."]).exits(1).says("does not exist there");
+    env.run(&["cp", "-c", "demo", "head:none", "."]).exits(6).says("does not exist there");
     let _ = env.write("data/deep/x.txt", "changed");
     let _ = env.write("data/more.txt", "more");
     env.run(&["sync", "-c", "demo", "data/", "head:data/"]).exits(0);
