@@ -31,7 +31,7 @@ fn a_cluster_is_brought_up_changed_stopped_and_removed() {
     let open = "not enforced by this network: another pod reaches port 6379, which asks for the token";
     assert!(up.stderr.contains(open), "{}", up.stderr);
     env.run(&["up", "--yes", &spec]).exits(0).prints("nothing was changed");
-    env.run(&["status", "-c", "demo"]).exits(0).prints("ready");
+    env.run(&["status", "-c", "demo"]).exits(0).prints("ready").prints("alive").prints("jobs: ");
     env.run(&["verify", "-c", "demo"]).exits(0);
 
     // Jobs: one on the GPU, and one for which Ray's autoscaler makes a worker.
