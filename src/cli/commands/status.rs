@@ -148,9 +148,7 @@ fn row(node: &NodeReport, report: &StatusReport, ray: Option<&FromRay>) -> [Stri
     // A platform's nodes have a name in place of the resource.
     let is_it = |found: &&Node| found.resources.contains_key(&key) || found.name() == node.name;
     // Ray lists a node that was killed as alive until it misses its heartbeats.
-    let found = ray
-        .filter(|_| node.running)
-        .and_then(|ray| ray.nodes.iter().filter(|found| found.alive).find(is_it));
+    let found = ray.filter(|_| node.running).and_then(|ray| ray.nodes.iter().filter(|found| found.alive).find(is_it));
     let has = |name: &str| found.map(|found| found.resources.get(name).copied().unwrap_or(0.0));
     let number = |name: &str| has(name).map(|amount| amount.to_string()).unwrap_or_default();
     [
