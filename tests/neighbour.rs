@@ -22,6 +22,17 @@ const SSH_PORTS: [&str; 2] = ["2296", "2297"];
 /// One that all users may run; a version manager's may not be.
 const PYTHON: &str = "/usr/bin/python3";
 const SCAN: &str = include_str!("neighbour/scan.py");
+/// An application of Serve.
+const APPLICATION: &str = "\
+from ray import serve
+
+@serve.deployment(ray_actor_options={'num_cpus': 0.1})
+class App:
+    async def __call__(self, request):
+        return 'answered'
+
+app = App.bind()
+";
 /// Where the threat model lists what answers.
 const LIST: &str = "## What another user of the same machine reaches";
 
@@ -289,17 +300,19 @@ fn another_user_of_the_machine_is_refused_by_every_service() {
     let (_, public) = cloud.pair("ours");
     let _ = cloud.instance(&public);
     let (site, _) = Running::start(&env, &["sandbox", "chameleon"]);
-    env.write("cluster.yaml", "name: t\nservices: {object_store: true}\nray: {workers: {count: 1}}\n");
+    env.write("cluster.yaml", "name: t\nservices: {object_store: true, mlflow: true}\nray: {workers: {count: 1}}\n");
     let up = env.unmasked(&["up", "--yes"]).output().unwrap();
     assert!(up.status.success(), "{}", String::from_utf8_lossy(&up.stderr));
     let job = "import ray, time; ray.init(); ray.get(ray.remote(lambda: time.sleep(600)).remote())";
     env.run(&["job", "submit", "--no-wait", "--", "python", "-c", job]).exits(0);
+    env.write("app/app.py", APPLICATION);
+    env.run(&["serve", "deploy", "app:app", "--working-dir", "app", "--route-prefix", "/app"]).exits(0);
     let (portal, _) = Running::start(&env, &["dashboard", "--no-open"]);
     let begun = [&site, &portal, &cloud.running];
     let found = until("the job's processes have their ports", 60, || {
         let found = found(&env, &begun);
         let of = |name: &str| found["ports"].as_array().unwrap().iter().filter(|port| port["of"] == name).count();
-        (of("worker process") > 0).then_some(found)
+        (of("worker process") > 0 && of("job") > 0).then_some(found)
     });
     let processes = found["processes"].to_string();
     for name in [
@@ -311,6 +324,8 @@ fn another_user_of_the_machine_is_refused_by_every_service() {
         "GCS",
         "raylet",
         "object store",
+        "MLflow",
+        "proxy of Serve",
     ] {
         assert!(processes.contains(name), "{name} does not run: {processes}");
     }
@@ -347,6 +362,6 @@ fn another_user_of_the_machine_is_refused_by_every_service() {
 /// What this test has made itself, as a user would have: it is open, so that what is in it has to keep itself.
 fn own_folders(env: &TestEnv) -> BTreeSet<PathBuf> {
     let root = env.root();
-    let own = ["", "home", "work", "run", "keys", "keys/ours.pub", "work/cluster.yaml"];
+    let own = ["", "home", "work", "run", "keys", "keys/ours.pub", "work/cluster.yaml", "work/app", "work/app/app.py"];
     own.iter().map(|path| root.join(path).components().collect()).collect()
 }

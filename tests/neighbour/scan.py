@@ -18,7 +18,8 @@ PAGES = ["/", "/metrics", "/api/version", "/nodes?view=summary", "/api/jobs/", "
          "/api/authentication_mode", "/get_runtime_envs_info", "/control/snapshot", "/control/keys", "/control/instances", "/control/credentials",
          "/api/v1/instances", "/api/v1/ssh-keys", "/identity", "/identity/v3", "/identity/v3/auth/catalog", "/reservation/v1/leases", "/compute/v2.1/servers",
          "/image/v2/images", "/network/v2.0/networks", "/healthz", "/status", "/ray?list-type=2", "/dir/assign", "/dir/status", "/cluster/status",
-         "/buckets/", "/ui/index.html"]
+         "/buckets/", "/ui/index.html", "/health", "/version", "/api/3.0/mlflow/server-info", "/api/2.0/mlflow/experiments/get?experiment_id=0",
+         "/static-files/index.html", "/signup", "/graphql", "/-/routes", "/-/healthz", "/app"]
 POSTS = [("/api/jobs/", {"entrypoint": "id"}), ("/control/advance", {"seconds": 1}), ("/control/foreign", {"count": 1}),
          ("/api/v1/ssh-keys", {"name": "mine", "public_key": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAICN+lJwsONkwrdsSnQsu1ydUkIuIg5oOC+Eslvmtt60T me"}),
          ("/api/v1/instance-operations/launch", {"region_name": "us-east-1", "instance_type_name": "gpu_1x_a10", "ssh_key_names": ["mine"]}),
@@ -61,7 +62,7 @@ def name_of(pid):
     # A raylet's arguments contain the commands of other programs: only the start of a command line identifies it.
     command = " ".join(read("/proc/%d/cmdline" % pid).split("\0")[:4]).strip()
     known = [("gpucl sandbox lambda", r"gpucl sandbox lambda"), ("gpucl sandbox chameleon", r"gpucl sandbox chameleon"), ("gpucl dashboard", r"gpucl dashboard"),
-             ("supervisor", r"/host\.py"), ("reaper", r"/reaper\.py"), ("object store", r"/bin/weed "), ("host of a stand-in", r"sshd"), ("GCS", r"gcs_server"), ("raylet", r"raylet/raylet"), ("runtime environment agent", r"runtime_env/agent|RuntimeEnvAgent"),
+             ("supervisor", r"/host\.py"), ("reaper", r"/reaper\.py"), ("object store", r"/bin/weed "), ("MLflow", r"/environments/mlflow-"), ("proxy of Serve", r"ray::.*ProxyActor|ray::SERVE_PROXY"), ("host of a stand-in", r"sshd"), ("GCS", r"gcs_server"), ("raylet", r"raylet/raylet"), ("runtime environment agent", r"runtime_env/agent|RuntimeEnvAgent"),
              ("dashboard agent", r"dashboard/agent\.py|DashboardAgent"), ("dashboard", r"dashboard/dashboard\.py|ray::Dashboard|dashboard-"),
              ("Ray client's server", r"util\.client\.server"), ("autoscaler", r"autoscaler|monitor\.py"), ("log monitor", r"log_monitor"),
              ("worker process", r"default_worker|ray::"), ("job", r"python -c|import ray")]
