@@ -19,6 +19,7 @@ mod plan;
 mod platform;
 mod render;
 mod report;
+pub mod serve;
 mod settings;
 mod status;
 mod stop;
@@ -35,7 +36,8 @@ pub use gc::{Gc, GcOptions, Standing, TaggedResource};
 pub use hosts::HostConnector;
 pub use limits::secrets_of;
 pub use machines::{
-    Bridge, CLIENT_PORT, DASHBOARD_PORT, Forward, Logs, Machine, Machines, NodeLine, PodHost, Pods, RemotePort, Shell,
+    Bridge, CLIENT_PORT, DASHBOARD_PORT, Forward, Logs, Machine, Machines, NodeLine, PodHost, Pods, RayClient,
+    RemotePort, Shell,
 };
 pub use options::{Approval, Ask, DownOptions, UpOptions};
 pub use outcome::{HostAffectedPaths, Planned, Proof, UpOutcome, UpReport, Verified};

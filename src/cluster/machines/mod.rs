@@ -8,6 +8,7 @@ mod logs;
 mod machine;
 mod pod;
 mod pods;
+mod ray;
 mod shell;
 mod ssh;
 
@@ -31,6 +32,7 @@ pub use machine::Machine;
 pub use pod::PodHost;
 pub(super) use pods::short;
 pub use pods::{Bridge, CLIENT_PORT, DASHBOARD_PORT, Pods, RemotePort};
+pub use ray::RayClient;
 pub use shell::Shell;
 use ssh::Remote;
 pub(super) use ssh::remote;

@@ -3,13 +3,14 @@
 use secrecy::ExposeSecret as _;
 use serde_json::json;
 
-use super::deploy::{DEFAULT, named};
-use super::way::{Way, key};
+use super::deploy::DEFAULT;
+use super::open::Opened;
 use crate::cli::app::App;
 use crate::cli::exit_code;
 use crate::cli::output::Table;
 use crate::cli::signals::Ends;
 use crate::cli::target::Target;
+use crate::cluster::serve::named;
 use crate::error::{Error, ErrorKind};
 use crate::ray::{Application, ApplicationStatus, Deployment, Replica};
 
@@ -145,14 +146,11 @@ pub(crate) struct UrlArgs {
 }
 
 pub(crate) async fn url(app: &App, args: &UrlArgs) -> anyhow::Result<u8> {
-    let target = Target::choose(app)?;
-    let client = target.client(app).await?;
-    let serving = client.serving().await?;
+    let opened = Opened::of(app).await?;
+    let serving = opened.client.serving().await?;
     let prefix = named(&serving, &args.name)?.route_prefix.clone().unwrap_or_default();
-    drop(client);
     let mut ends = Ends::listen()?;
-    let way = Way::open(app, &target).await?;
-    let key = key(&target)?;
+    let (way, key) = (opened.served().way().await?, opened.served().key());
     let address = format!("{}{prefix}", way.url);
     if app.json() {
         app.ui.json(&json!({"v": 1, "type": "serve_url", "url": address, "key": key.expose_secret()}));
