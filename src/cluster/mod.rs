@@ -35,7 +35,8 @@ pub use gc::{Gc, GcOptions, Standing, TaggedResource};
 pub use hosts::HostConnector;
 pub use limits::secrets_of;
 pub use machines::{
-    Bridge, CLIENT_PORT, DASHBOARD_PORT, Forward, Logs, Machine, Machines, NodeLine, PodHost, Pods, RemotePort, Shell,
+    Bridge, CLIENT_PORT, DASHBOARD_PORT, Forward, Logs, Machine, Machines, NodeLine, PodHost, Pods, RemotePort,
+    SERVE_PORT, Shell,
 };
 pub use options::{Approval, Ask, DownOptions, UpOptions};
 pub use outcome::{HostAffectedPaths, Planned, Proof, UpOutcome, UpReport, Verified};

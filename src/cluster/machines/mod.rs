@@ -30,7 +30,7 @@ pub use logs::{Logs, NodeLine};
 pub use machine::Machine;
 pub use pod::PodHost;
 pub(super) use pods::short;
-pub use pods::{Bridge, CLIENT_PORT, DASHBOARD_PORT, Pods, RemotePort};
+pub use pods::{Bridge, CLIENT_PORT, DASHBOARD_PORT, Pods, RemotePort, SERVE_PORT};
 pub use shell::Shell;
 use ssh::Remote;
 pub(super) use ssh::remote;

@@ -6,7 +6,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::cli::app::App;
 use crate::cli::target::Target;
-use crate::cluster::Forward;
+use crate::cluster::{Forward, SERVE_PORT};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::ray::serve_key;
 use crate::runtime;
@@ -27,11 +27,14 @@ pub(super) struct Way {
 /// If the cluster's runtime has none.
 pub(super) fn port(target: &Target) -> Result<u16> {
     let state = &target.known.state;
-    let runtime = state.spec.as_ref().map(|spec| spec.runtime).filter(|_| state.platform().is_none());
+    if state.platform().is_some() {
+        return Ok(SERVE_PORT);
+    }
+    let runtime = state.spec.as_ref().map(|spec| spec.runtime);
     let port = runtime.and_then(|runtime| runtime::of(runtime).serve_port(&target.head_ports().ok()?));
     port.ok_or_else(|| {
         Error::new(ErrorKind::Unsupported, format!("serve applications on {}", target.name))
-            .because("it can be done where the nodes are processes of a host: `runtime: native`")
+            .because("it can be done with `runtime: native`, and on Kubernetes")
     })
 }
 
