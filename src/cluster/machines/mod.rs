@@ -30,6 +30,7 @@ pub(super) use here::data_here;
 pub use logs::{Logs, NodeLine};
 pub use machine::Machine;
 pub use pod::PodHost;
+pub(super) use pods::SERVE_PORT;
 pub(super) use pods::short;
 pub use pods::{Bridge, CLIENT_PORT, DASHBOARD_PORT, Pods, RemotePort};
 pub use ray::RayClient;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use secrecy::{ExposeSecret as _, SecretString};
 
-use crate::cluster::machines::{Forward, Machines};
+use crate::cluster::machines::{Forward, Machines, SERVE_PORT};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::name::Key;
 use crate::runtime;
@@ -25,12 +25,15 @@ pub struct Way {
 /// # Errors
 /// If the cluster's runtime has none.
 pub fn port(state: &ClusterState) -> Result<u16> {
-    let runtime = state.spec.as_ref().map(|spec| spec.runtime).filter(|_| state.platform().is_none());
+    if state.platform().is_some() {
+        return Ok(SERVE_PORT);
+    }
+    let runtime = state.spec.as_ref().map(|spec| spec.runtime);
     let ports = state.host(&Key::host(0)).and_then(|host| host.ports.as_ref());
     let port = runtime.and_then(|runtime| runtime::of(runtime).serve_port(ports?));
     port.ok_or_else(|| {
         Error::new(ErrorKind::Unsupported, format!("serve applications on {}", state.name))
-            .because("it can be done where the nodes are processes of a host: `runtime: native`")
+            .because("it can be done with `runtime: native`, and on Kubernetes")
     })
 }
 
