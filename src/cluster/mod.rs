@@ -5,6 +5,7 @@ mod checks;
 mod down;
 mod errors;
 mod gc;
+mod growing;
 mod hosts;
 pub mod lease;
 mod limits;
@@ -33,6 +34,7 @@ pub use access::access;
 pub use down::down;
 pub(crate) use errors::{not_running, unknown};
 pub use gc::{Gc, GcOptions, Standing, TaggedResource};
+pub use growing::growing;
 pub use hosts::HostConnector;
 pub use limits::secrets_of;
 pub use machines::{

@@ -5,15 +5,18 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use super::secrets::{SecretNames, SecretValues};
 use super::{History, Served, named, port};
+use crate::cluster::growing::growing;
 use crate::error::{Error, ErrorKind, Result};
-use crate::ray::{Application, ApplicationStatus, Serving};
+use crate::host::SECRETS;
+use crate::ray::{Application, ApplicationStatus, Serving, Situation, Unmet, unmet};
 use crate::util::human;
 
 /// How often Serve is asked how a change goes.
 const ASK_EVERY: Duration = Duration::from_millis(500);
-/// Where applications come from that were deployed by a configuration.
-const DECLARATIVE: &str = "declarative";
+/// How often in a row no node has what a replica asks for before that is believed: nodes come and go.
+const IN_VAIN: u32 = 6;
 
 /// What was done to bring applications to their configurations.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,6 +31,8 @@ pub struct Brought {
 struct Failed {
     name: String,
     why: String,
+    /// It is not over: Serve goes on with it.
+    goes_on: bool,
 }
 
 impl Served<'_> {
@@ -45,26 +50,46 @@ impl Served<'_> {
             }
         }
         self.refuse_failed(&failed, &history, wanted)?;
+        self.sweep_secrets().await;
         Ok(brought)
     }
 
-    /// Brings an application back to the last configuration that served and is not the present one.
+    /// The names of the secrets that an application needs to go back.
+    ///
+    /// # Errors
+    /// If nothing of it served before.
+    pub async fn secrets_to_roll_back(&self, name: &str) -> Result<SecretNames> {
+        self.names_of_secrets(&self.before(name, &History::read(self.folder)?).await?)
+    }
+
+    /// Brings an application back to the last configuration that served and is not the present one, with the values that
+    /// its secrets have now.
     ///
     /// # Errors
     /// If there is none, or it does not serve now.
-    pub async fn roll_back(&self, name: &str, limit: Duration) -> Result<Brought> {
-        let serving = self.client.serving().await?;
-        let current = serving.applications.get(name).and_then(|it| it.deployed_app_config.as_ref());
+    pub async fn roll_back(&self, name: &str, secrets: &SecretValues, limit: Duration) -> Result<Brought> {
         let mut history = History::read(self.folder)?;
-        let before = history.before(name, current).cloned().ok_or_else(|| {
-            Error::new(ErrorKind::NotFound, format!("go back with {name}"))
-                .because("nothing else of it served before, as far as this machine knows")
-        })?;
-        let wanted = BTreeMap::from([(name.to_owned(), before.clone())]);
+        let before = self.before(name, &history).await?;
+        let mut configuration = before.clone();
+        if !secrets.is_empty() {
+            configuration["runtime_env"]["env_vars"][SECRETS] = Value::String(self.give_secrets(secrets).await?);
+        }
+        let wanted = BTreeMap::from([(name.to_owned(), configuration)]);
         let (brought, failed) = self.deploy(&wanted, limit).await?;
         self.refuse_failed(&failed, &history, &wanted)?;
-        history.go_back_to(name, &before)?;
+        history.go_back_to(name, &before, &wanted[name])?;
+        self.sweep_secrets().await;
         Ok(brought)
+    }
+
+    /// The last configuration that served and is not the present one.
+    async fn before(&self, name: &str, history: &History) -> Result<Value> {
+        let serving = self.client.serving().await?;
+        let current = serving.applications.get(name).and_then(|it| it.deployed_app_config.as_ref());
+        history.before(name, current).cloned().ok_or_else(|| {
+            Error::new(ErrorKind::NotFound, format!("go back with {name}"))
+                .because("nothing else of it served before, as far as this machine knows")
+        })
     }
 
     /// Deploys those that do not serve their configuration, and waits for each; those that failed, with the reason.
@@ -80,11 +105,7 @@ impl Served<'_> {
             all.extend(wanted.clone());
             self.client.serve(&all.into_values().collect::<Vec<_>>(), port).await?;
             for name in &deployed {
-                let application = self.until_over(name, limit.saturating_sub(begun.elapsed())).await?;
-                if application.status != ApplicationStatus::Running {
-                    let why = application.why().unwrap_or_else(|| "Serve does not say why".to_owned());
-                    failed.push(Failed { name: name.clone(), why });
-                }
+                failed.extend(self.until_over(name, limit.saturating_sub(begun.elapsed())).await?);
             }
             if failed.len() < deployed.len() {
                 self.check_closed().await?;
@@ -100,11 +121,14 @@ impl Served<'_> {
         }
         let names: Vec<&str> = failed.iter().map(|one| one.name.as_str()).collect();
         let mut error = Error::new(ErrorKind::NotReady, format!("deploy {}", names.join(", ")));
-        for Failed { name, why } in failed {
+        for Failed { name, why, .. } in failed {
             error = error.because(if failed.len() > 1 { format!("{name}: {why}") } else { why.clone() });
         }
-        for name in names {
-            error = error.hint(self.command(&format!("serve logs {name}")));
+        for Failed { name, goes_on, .. } in failed {
+            error = error.hint(match goes_on {
+                true => format!("{}   # ends it", self.command(&format!("serve delete {name}"))),
+                false => self.command(&format!("serve logs {name}")),
+            });
             if history.before(name, wanted.get(name)).is_some() {
                 let back = self.command(&format!("serve rollback {name}"));
                 error = error.hint(format!("{back}   # to what served before"));
@@ -121,7 +145,7 @@ impl Served<'_> {
         let serving = self.client.serving().await?;
         let mut all = declared(&serving);
         for name in names {
-            if named(&serving, name)?.source != DECLARATIVE {
+            if !named(&serving, name)?.is_declared() {
                 return Err(Error::new(ErrorKind::Unsupported, format!("delete {name}"))
                     .because("a job deployed it with serve.run; a job can delete it: serve.delete"));
             }
@@ -131,13 +155,26 @@ impl Served<'_> {
         let begun = Instant::now();
         loop {
             let serving = self.client.serving().await?;
-            let Some(name) = names.iter().find(|name| serving.applications.contains_key(*name)) else { return Ok(()) };
+            let Some(name) = names.iter().find(|name| serving.applications.contains_key(*name)) else {
+                self.sweep_secrets().await;
+                return Ok(());
+            };
             if begun.elapsed() > limit {
                 return Err(Error::new(ErrorKind::LeftBehind, format!("delete {name}"))
                     .because(format!("it still ends after {}", human::short_duration(limit))));
             }
             tokio::time::sleep(ASK_EVERY).await;
         }
+    }
+
+    /// Ends Serve and all applications.
+    ///
+    /// # Errors
+    /// If Ray does not answer.
+    pub async fn end(&self) -> Result<()> {
+        self.client.end_serving().await?;
+        self.sweep_secrets().await;
+        Ok(())
     }
 
     /// Checks that the applications are closed to others, and ends Serve if they are not: open to everybody is worse
@@ -153,28 +190,52 @@ impl Served<'_> {
         Ok(())
     }
 
-    /// Waits until an application serves or has failed.
-    async fn until_over(&self, name: &str, limit: Duration) -> Result<Application> {
-        let (begun, mut said) = (Instant::now(), String::new());
+    /// Waits until an application serves; what is wrong if it has failed, waits for what no node will have, or takes longer.
+    async fn until_over(&self, name: &str, limit: Duration) -> Result<Option<Failed>> {
+        let (begun, mut said, mut in_vain) = (Instant::now(), String::new(), 0);
         loop {
             let serving = self.client.serving().await?;
             let application = serving.applications.get(name);
             if let Some(application) = application.filter(|it| it.is_over()) {
-                return Ok(application.clone());
+                let failed = || Failed {
+                    name: name.to_owned(),
+                    why: application.why().unwrap_or_else(|| "Serve does not say why".to_owned()),
+                    goes_on: false,
+                };
+                return Ok((application.status != ApplicationStatus::Running).then(failed));
             }
-            let why = application.and_then(Application::why).unwrap_or_default();
+            let unmet = match application {
+                Some(application) => self.unmet(application).await?,
+                None => None,
+            };
+            in_vain = if unmet.as_ref().is_some_and(|unmet| unmet.is_in_vain) { in_vain + 1 } else { 0 };
+            // Ray's own message comes after 30 s, and says less.
+            let why =
+                unmet.map(|unmet| unmet.why).or_else(|| application.and_then(Application::why)).unwrap_or_default();
             if !why.is_empty() && why != said {
                 self.events.note(format!("{name}: {why}"));
                 said.clone_from(&why);
             }
-            if begun.elapsed() > limit {
-                let error = Error::new(ErrorKind::NotReady, format!("deploy {name}"))
-                    .because(format!("it does not serve after {}", human::short_duration(limit)))
-                    .hint(self.command("serve status"));
-                return Err(if why.is_empty() { error } else { error.because(why) });
+            if in_vain > IN_VAIN || begun.elapsed() > limit {
+                let late = format!("it does not serve after {}", human::short_duration(limit));
+                let why = match (in_vain > IN_VAIN, why.is_empty()) {
+                    (true, _) => why,
+                    (false, true) => late,
+                    (false, false) => format!("{late}: {why}"),
+                };
+                return Ok(Some(Failed { name: name.to_owned(), why, goes_on: true }));
             }
             tokio::time::sleep(ASK_EVERY).await;
         }
+    }
+
+    /// What the replicas of an application ask for in vain.
+    ///
+    /// # Errors
+    /// If Ray does not answer.
+    pub async fn unmet(&self, application: &Application) -> Result<Option<Unmet>> {
+        let Some(situation) = self.client.waiting(application).await? else { return Ok(None) };
+        Ok(unmet(&Situation { growing: growing(self.state), ..situation }))
     }
 
     /// Serve listens where its first configuration said, and takes another port without a word.
@@ -192,15 +253,14 @@ impl Served<'_> {
 }
 
 /// Whether an application serves this configuration.
-fn serves(serving: &Serving, name: &str, configuration: &Value) -> bool {
-    serving.applications.get(name).is_some_and(|it| {
-        it.status == ApplicationStatus::Running && it.deployed_app_config.as_ref() == Some(configuration)
-    })
+pub(super) fn serves(serving: &Serving, name: &str, configuration: &Value) -> bool {
+    let application = serving.applications.get(name);
+    application.is_some_and(|it| it.status == ApplicationStatus::Running && it.has(configuration))
 }
 
 /// The configurations of all applications that were deployed by one: those that are not sent again are deleted.
 fn declared(serving: &Serving) -> BTreeMap<String, Value> {
     let declared = serving.applications.iter();
-    let declared = declared.filter(|(_, it)| it.source == DECLARATIVE && it.status != ApplicationStatus::Deleting);
+    let declared = declared.filter(|(_, it)| it.is_declared() && it.status != ApplicationStatus::Deleting);
     declared.filter_map(|(name, it)| Some((name.clone(), it.deployed_app_config.clone()?))).collect()
 }

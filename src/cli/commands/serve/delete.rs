@@ -20,7 +20,7 @@ pub(crate) async fn run(app: &App, args: &Args) -> anyhow::Result<u8> {
     let opened = Opened::of(app).await?;
     let _lock = opened.lock(app, "serve delete")?;
     let Some(name) = &args.name else {
-        opened.client.end_serving().await?;
+        opened.served().end().await?;
         app.ui.data("Serve has ended: no application is left");
         return Ok(exit_code::DONE);
     };
