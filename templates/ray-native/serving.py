@@ -3,8 +3,9 @@
 Ray executes this in place of its own `default_worker.py`, which follows, where `gpucl serve` has started Serve: its
 controller, and with it the proxy, and the replicas have GPUCL_SERVE in their environment. `worker.py` decides it.
 
-A replica listens for other replicas on all addresses of its machine, with no setting for it (ray 2.60.0). Another Ray
-may need no change, or another: the check `closed ports` finds that.
+A replica listens for other replicas on all addresses of its machine, at a port that no firewall can know, with no setting
+for it (ray 2.60.0). Nothing asks there unless RAY_SERVE_USE_GRPC_BY_DEFAULT is 1, which works within one node then.
+Another Ray may need no change, or another: the check `closed ports` finds that.
 
 Needs the standard library, and in the proxy Starlette, which Serve has; Ray's own script follows.
 """
@@ -98,9 +99,7 @@ def main():
     """Prepares both, and goes on as Ray's own script."""
     sys.modules[NAME] = sys.modules[__name__]
     os.environ[CALLBACK] = f"{NAME}:middlewares"
-    # Where the cluster has a network, its firewall closes the port to others.
-    if os.environ.get("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER") == "0":
-        after_import("ray.serve._private.replica", on_loopback)
+    after_import("ray.serve._private.replica", on_loopback)
     place = os.path.dirname(importlib.util.find_spec("ray").origin)
     script = os.path.join(place, "_private", "workers", "default_worker.py")
     sys.path[0] = os.path.dirname(script)

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::history::History;
-use super::way::{Way, key, port};
+use super::way::{Way, key, listens};
 use crate::cli::app::App;
 use crate::cli::command_error::usage;
 use crate::cli::commands::job::cluster_flag;
@@ -15,7 +15,7 @@ use crate::cli::commands::job::upload::{pack, upload};
 use crate::cli::exit_code;
 use crate::cli::target::{RayClient, Target};
 use crate::error::{Error, ErrorKind, Result};
-use crate::ray::{self, Application, ApplicationStatus, RuntimeEnv, Serving};
+use crate::ray::{self, Application, ApplicationStatus, HttpOptions, RuntimeEnv, Serving};
 use crate::state::Lock;
 use crate::util::fence::Fence;
 use crate::util::{human, near};
@@ -109,7 +109,7 @@ pub(super) async fn bring(
     wanted: &Value,
     limit: Duration,
 ) -> Result<u8> {
-    let port = port(target)?;
+    let listens = listens(target)?;
     let before = client.serving().await?;
     let runs = before.applications.get(name);
     let is_new = runs.is_none_or(|it| it.deployed_app_config.as_ref() != Some(wanted));
@@ -117,11 +117,11 @@ pub(super) async fn bring(
         app.ui.data(format_args!("{name} serves this already; nothing was changed"));
         return Ok(exit_code::DONE);
     }
-    refuse_another_port(&before, port)?;
+    refuse_another_port(&before, &listens)?;
     let mut all = declared(&before);
     all.insert(name.to_owned(), wanted.clone());
     let begun = Instant::now();
-    client.serve(&all.into_values().collect::<Vec<_>>(), port).await?;
+    client.serve(&all.into_values().collect::<Vec<_>>(), &listens).await?;
     let application = until_over(app, client, name, limit).await?;
     let mut history = History::read(target.folder())?;
     if application.status != ApplicationStatus::Running {
@@ -159,11 +159,11 @@ fn declared(serving: &Serving) -> BTreeMap<String, Value> {
 }
 
 /// Serve listens where its first configuration said, and takes another port without a word.
-fn refuse_another_port(serving: &Serving, port: u16) -> Result<()> {
+fn refuse_another_port(serving: &Serving, listens: &HttpOptions) -> Result<()> {
     let Some(options) = serving.http_options.as_ref().filter(|_| !serving.applications.is_empty()) else {
         return Ok(());
     };
-    if options.port == port && options.host == "127.0.0.1" {
+    if options == listens {
         return Ok(());
     }
     Err(Error::new(ErrorKind::Unsupported, "deploy")
@@ -230,7 +230,7 @@ pub(crate) async fn delete(app: &App, args: &DeleteArgs) -> anyhow::Result<u8> {
     }
     let mut all = declared(&serving);
     all.remove(name);
-    client.serve(&all.into_values().collect::<Vec<_>>(), port(&target)?).await?;
+    client.serve(&all.into_values().collect::<Vec<_>>(), &listens(&target)?).await?;
     let (begun, limit) = (Instant::now(), Duration::from_secs(args.timeout));
     while client.serving().await?.applications.contains_key(name) {
         if begun.elapsed() > limit {

@@ -8,8 +8,9 @@ use crate::cli::app::App;
 use crate::cli::target::Target;
 use crate::cluster::Forward;
 use crate::error::{Doing as _, Error, ErrorKind, Result};
-use crate::ray::serve_key;
+use crate::ray::{HttpOptions, serve_key};
 use crate::runtime;
+use crate::spec::Spec;
 
 /// The timeout of a request that shows whether the proxy asks for a key.
 const PROBE_LIMIT: Duration = Duration::from_secs(10);
@@ -21,18 +22,35 @@ pub(super) struct Way {
     forward: Option<Forward>,
 }
 
+/// The spec of a cluster on hosts, and the port of its head's loopback for the applications.
+fn place(target: &Target) -> Result<(&Spec, u16)> {
+    let state = &target.known.state;
+    let doing = || Error::new(ErrorKind::Unsupported, format!("serve applications on {}", target.name));
+    let spec = state.spec.as_ref().filter(|_| state.platform().is_none());
+    let spec = spec.ok_or_else(|| doing().because("it can be done where the nodes run on hosts"))?;
+    let port = runtime::of(spec.runtime).serve_port(&target.head_ports()?);
+    let port = port.ok_or_else(|| {
+        doing().because("an earlier gpucl brought it up, without a port for them").hint("gpucl up   # gives it one")
+    })?;
+    Ok((spec, port))
+}
+
 /// The port of the head's loopback for the applications.
 ///
 /// # Errors
-/// If the cluster's runtime has none.
+/// If the cluster has none.
 pub(super) fn port(target: &Target) -> Result<u16> {
-    let state = &target.known.state;
-    let runtime = state.spec.as_ref().map(|spec| spec.runtime).filter(|_| state.platform().is_none());
-    let port = runtime.and_then(|runtime| runtime::of(runtime).serve_port(&target.head_ports().ok()?));
-    port.ok_or_else(|| {
-        Error::new(ErrorKind::Unsupported, format!("serve applications on {}", target.name))
-            .because("it can be done where the nodes are processes of a host: `runtime: native`")
-    })
+    place(target).map(|(_, port)| port)
+}
+
+/// Where the proxy is to listen, in the head.
+///
+/// # Errors
+/// As for [`port`].
+pub(super) fn listens(target: &Target) -> Result<HttpOptions> {
+    let (spec, port) = place(target)?;
+    let (host, port) = runtime::of(spec.runtime).serve_listens(spec, port);
+    Ok(HttpOptions { host: host.to_owned(), port })
 }
 
 impl Way {
