@@ -31,7 +31,7 @@ fn a_fresh_host_with_two_gpus_comes_to_ready_and_goes() {
     again_beside_a_job(&env, &host);
     let begin = Instant::now();
     served::plain_jobs_and_notebooks_log_runs(&env, &host);
-    served::applications_answer_who_has_the_key(&env, &host);
+    served::applications_answer_who_has_the_key(&env, &[&host]);
     println!("runs logged, an application deployed, updated, rolled back: {:.0} s", begin.elapsed().as_secs_f64());
     pages(&env);
     closed::nothing_of_ours_answers(&host);

@@ -68,9 +68,8 @@ pub(crate) fn plain_jobs_and_notebooks_log_runs(env: &TestEnv, host: &TestHost) 
     let said = host.sh(&format!("{kernel} <<'END'\n{notebook}END"));
     assert!(said.contains("logged 2"), "{said}");
     gpucl(env, &["store", "ls", "s3://ray/mlflow/"]).exits(0).prints("mlflow/");
-    let port = host.sh("docker port $(docker ps -q --filter label=gpucl.key=mlflow) | sed 's/.*://'");
     let code = |login: &str| {
-        let url = format!("http://127.0.0.1:{}/api/2.0/mlflow/experiments/search?max_results=1", port.trim());
+        let url = "http://127.0.0.1:5000/api/2.0/mlflow/experiments/search?max_results=1";
         host.sh(&format!("curl -s -o /dev/null -w '%{{http_code}}' {login} '{url}'"))
     };
     assert_eq!((code("").as_str(), code("-u gpucl:wrong").as_str()), ("401", "401"));
@@ -79,7 +78,7 @@ pub(crate) fn plain_jobs_and_notebooks_log_runs(env: &TestEnv, host: &TestHost) 
 }
 
 /// An application is deployed, updated and rolled back, and answers who has the key; it serves on afterwards.
-pub(crate) fn applications_answer_who_has_the_key(env: &TestEnv, host: &TestHost) {
+pub(crate) fn applications_answer_who_has_the_key(env: &TestEnv, hosts: &[&TestHost]) {
     let deploy = ["serve", "deploy", "app:food", "--working-dir", "app"];
     env.write("app/app.py", &app(1));
     gpucl(env, &deploy).exits(0).prints("default serves");
@@ -100,9 +99,20 @@ pub(crate) fn applications_answer_who_has_the_key(env: &TestEnv, host: &TestHost
     assert_eq!(ask(&["-H", &with_key]), "version 1: soup 0.5");
     interrupt(&child);
     assert!(child.wait().is_ok());
-    // On the host it is on the loopback, and of replicas nothing is outside of their containers.
-    let listens = host.sh("ss -lntH | awk '{ print $4 }'");
-    assert!(listens.lines().any(|at| at == "127.0.0.1:8000"), "{listens}");
+    for (index, host) in hosts.iter().enumerate() {
+        let listens = host.sh("ss -lntpH | awk '{ print $4, $6 }'");
+        assert_eq!(listens.contains("127.0.0.1:8000 "), index == 0, "{listens}");
+        // Those that are in a container of their own are seen there.
+        for line in listens.lines().filter(|line| line.contains("ray::Serve") || line.contains("ray::Proxy")) {
+            assert!(line.starts_with("127.0.0.1:") || is_in_rays_range(line), "{line}");
+        }
+    }
+}
+
+/// Whether it is a port that Ray gives its workers on a host's network, which the firewall closes to others.
+fn is_in_rays_range(line: &str) -> bool {
+    let port = line.split(' ').next().and_then(|at| at.rsplit(':').next());
+    port.and_then(|port| port.parse::<u16>().ok()).is_some_and(|port| (11_000..20_000).contains(&port))
 }
 
 /// A running `serve url`, and the address and the key that it printed.
