@@ -3,9 +3,9 @@
 Ray executes this in place of its own `default_worker.py`, which follows, where `gpucl serve` has started Serve: its
 controller, and with it the proxy, and the replicas have GPUCL_SERVE in their environment. `worker.py` decides it.
 
-A replica listens for other replicas on all addresses of its machine, with no setting for it, although Serve calls it by
-other means unless it is set to use gRPC (ray 2.60.0). Another Ray may need no change, or another: the check `closed
-ports` finds that.
+A replica listens for other replicas on all addresses of its machine, at a port that no firewall can know, with no setting
+for it (ray 2.60.0). Nothing asks there unless RAY_SERVE_USE_GRPC_BY_DEFAULT is 1, which works within one node then.
+Another Ray may need no change, or another: the check `closed ports` finds that.
 
 Needs the standard library, and in the proxy Starlette, which Serve has; Ray's own script follows.
 """

@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 
 use super::images::HostImages;
 use super::view::{Cluster, data_variable, exporter_key, image, pairs, token_environment};
-use super::{HostInput, Page, containers_name, mounts, targets};
+use super::{HostInput, Page, containers_name, mlflow, mounts, targets};
 use crate::error::Result;
 use crate::host::StageFile;
 use crate::name::Key;
 use crate::render::render;
-use crate::secret::{GRAFANA_USER, PROMETHEUS_USER};
+use crate::secret::{GRAFANA_USER, MLFLOW_USER, PROMETHEUS_USER};
 use crate::spec::{JupyterSpec, NodeSpec, PrometheusSpec, Spec};
 use crate::state::HostPorts;
 use crate::util::digest;
@@ -38,12 +38,18 @@ impl Project<'_> {
             files.push(StageFile::world_readable(format!("lib/{name}"), bytes));
         }
         // As for nodes that are processes.
-        for name in ["worker.py", "lifecycle.py"] {
+        for name in ["worker.py", "serving.py", "lifecycle.py"] {
             let (bytes, _) = request.library.read(&format!("templates/ray-native/{name}"))?;
             files.push(StageFile::world_readable(format!("lib/{name}"), bytes));
         }
+        if self.cluster.has_mlflow && !nodes.is_empty() {
+            files.push(mlflow::login_file(self.cluster)?);
+        }
         let mut templates: Vec<&str> = Vec::new();
         if self.is_head {
+            if self.cluster.has_mlflow {
+                files.push(mlflow::launcher(self.cluster)?);
+            }
             if self.cluster.has_prometheus {
                 templates.push("prometheus.yml");
                 files.extend(targets::files(self.cluster));
@@ -55,7 +61,8 @@ impl Project<'_> {
                 templates.push("jupyter.py");
             }
         }
-        let beside = json!({"prometheus_url": self.cluster.at.prometheus});
+        let login = self.cluster.has_mlflow.then_some(mlflow::LOGIN);
+        let beside = json!({"prometheus_url": self.cluster.at.prometheus, "mlflow_login": login});
         for name in templates {
             files.push(StageFile::world_readable(format!("compose/{name}"), self.render(name, &beside)?));
         }
@@ -105,6 +112,9 @@ impl Project<'_> {
             if self.has_jupyter() {
                 names.push("jupyter_token");
             }
+            if self.cluster.has_mlflow {
+                names.push("mlflow_password");
+            }
         }
         self.cluster.request.secrets.files(&names)
     }
@@ -139,6 +149,7 @@ impl Project<'_> {
             "node_exporter": self.exporter(),
             "grafana": null,
             "jupyter": null,
+            "mlflow": null,
         });
         if self.is_head {
             if self.cluster.store.as_ref().is_some_and(|store| store.external.is_none()) {
@@ -159,6 +170,10 @@ impl Project<'_> {
                     volumes.push("workspace");
                 }
             }
+        }
+        if self.is_head && self.cluster.has_mlflow {
+            context["mlflow"] = mlflow::view(self, files);
+            volumes.push("mlflow");
         }
         context["volumes"] = json!(volumes);
         Ok(context)
@@ -240,6 +255,9 @@ impl Project<'_> {
         if self.cluster.store.is_some() {
             secrets.push("aws_credentials");
         }
+        if self.cluster.has_mlflow {
+            secrets.push(mlflow::LOGIN);
+        }
         let mut environment: BTreeMap<String, String> = self.cluster.request.spec.environment.clone();
         let own = [
             ("RAY_ADDRESS", at.client.clone()),
@@ -270,7 +288,7 @@ impl Project<'_> {
 }
 
 /// The digest of some of the files, for a label: compose then recreates a container that read other contents.
-fn digest_of(files: &[StageFile], names: &[&str]) -> String {
+pub(super) fn digest_of(files: &[StageFile], names: &[&str]) -> String {
     let of: Vec<_> = files
         .iter()
         .filter(|file| names.contains(&file.path.as_str()))
@@ -304,6 +322,9 @@ pub fn pages(spec: &Spec, head_host: &Key, ports: &HostPorts) -> Vec<Page> {
     }
     if services.jupyter.settings().is_some() {
         pages.push(page("jupyter", ports.jupyter, "jupyter_token", None));
+    }
+    if spec.own_mlflow() {
+        pages.push(page("mlflow", ports.mlflow, "mlflow_password", Some(MLFLOW_USER)));
     }
     pages
 }

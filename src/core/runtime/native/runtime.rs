@@ -91,8 +91,8 @@ impl ProjectRuntime for NativeRuntime {
         "~/.gpucl"
     }
 
-    fn choose_ports(&self, _taken: &BTreeSet<u16>) -> HostPorts {
-        HostPorts::default()
+    fn choose_ports(&self, _spec: &Spec, known: HostPorts, _taken: &BTreeSet<u16>) -> HostPorts {
+        known
     }
 
     fn claim_script(&self, request: &DeployRequest<'_>, host: &HostInput) -> Option<String> {
