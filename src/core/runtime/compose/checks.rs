@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::clean::header;
 use super::view::{Cluster, gpus_of};
-use super::{HostInput, mlflow, targets};
+use super::{HostInput, targets};
 use crate::error::Result;
 use crate::name::{Key, Scope};
 use crate::playbook::Vendor;
@@ -184,7 +184,7 @@ fn of_cluster(cluster: &Cluster<'_>) -> Value {
         want["store"] = store;
     }
     if cluster.has_mlflow {
-        want["mlflow"] = mlflow::want(cluster);
+        want["mlflow"] = json!({"url": at.mlflow});
     }
     want
 }

@@ -12,6 +12,7 @@ use crate::error::Result;
 use crate::host::StageFile;
 use crate::name::Key;
 use crate::render::render;
+use crate::runtime::project::mlflow::{LAUNCHER, login};
 use crate::secret::{GRAFANA_USER, MLFLOW_USER, PROMETHEUS_USER};
 use crate::spec::{JupyterSpec, NodeSpec, PrometheusSpec, Spec};
 use crate::state::HostPorts;
@@ -43,12 +44,14 @@ impl Project<'_> {
             files.push(StageFile::world_readable(format!("lib/{name}"), bytes));
         }
         if self.cluster.has_mlflow && !nodes.is_empty() {
-            files.push(mlflow::login_file(self.cluster)?);
+            let login = login(request.secrets, &self.cluster.at.mlflow)?;
+            files.push(StageFile { path: format!("secrets/{}", mlflow::LOGIN), mode: 0o444, bytes: login });
         }
         let mut templates: Vec<&str> = Vec::new();
         if self.is_head {
             if self.cluster.has_mlflow {
-                files.push(mlflow::launcher(self.cluster)?);
+                let (bytes, _) = request.library.read(LAUNCHER)?;
+                files.push(StageFile::world_readable("lib/tracking.py".to_owned(), bytes));
             }
             if self.cluster.has_prometheus {
                 templates.push("prometheus.yml");
@@ -172,7 +175,7 @@ impl Project<'_> {
             }
         }
         if self.is_head && self.cluster.has_mlflow {
-            context["mlflow"] = mlflow::view(self, files);
+            context["mlflow"] = self.mlflow(files);
             volumes.push("mlflow");
         }
         context["volumes"] = json!(volumes);
@@ -248,6 +251,24 @@ impl Project<'_> {
         })
     }
 
+    fn mlflow(&self, files: &[StageFile]) -> Value {
+        let (cluster, host) = (self.cluster, self.host);
+        let store = cluster.store_place();
+        let secrets: Vec<&str> =
+            std::iter::once("mlflow_password").chain(store.as_ref().map(|_| "aws_credentials")).collect();
+        let read: Vec<String> = secrets.iter().map(|name| format!("secrets/{name}")).collect();
+        let read: Vec<&str> = read.iter().map(String::as_str).chain(["lib/tracking.py"]).collect();
+        json!({
+            "image": self.images.mlflow,
+            "container": self.container("mlflow"),
+            "home": mlflow::HOME,
+            "arguments": mlflow::arguments(cluster.request.spec, host, cluster.bridge, store.as_ref()),
+            "port": mlflow::place(host, cluster.bridge).0,
+            "secrets": secrets,
+            "files": digest_of(files, &read),
+        })
+    }
+
     fn jupyter(&self, settings: &JupyterSpec, files: &[StageFile]) -> Result<Value> {
         let workspace = settings.workspace.as_deref();
         let (at, ports) = (&self.cluster.at, &self.host.ports);
@@ -288,7 +309,7 @@ impl Project<'_> {
 }
 
 /// The digest of some of the files, for a label: compose then recreates a container that read other contents.
-pub(super) fn digest_of(files: &[StageFile], names: &[&str]) -> String {
+fn digest_of(files: &[StageFile], names: &[&str]) -> String {
     let of: Vec<_> = files
         .iter()
         .filter(|file| names.contains(&file.path.as_str()))
