@@ -13,4 +13,5 @@ mod real_gpus;
 mod serve;
 mod setup;
 mod side_by_side;
+mod story;
 mod torch;

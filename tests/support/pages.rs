@@ -10,6 +10,8 @@ struct Page {
     child: Child,
     /// The address of Ray's page.
     url: String,
+    /// The address of MLflow's, if the cluster has it.
+    mlflow: Option<String>,
 }
 
 impl Page {
@@ -25,7 +27,8 @@ impl Page {
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let pages: serde_json::Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line}"));
         let url = pages["pages"]["dashboard"].as_str().unwrap().to_owned();
-        Self { child, url }
+        let mlflow = pages["pages"]["mlflow"].as_str().map(str::to_owned);
+        Self { child, url, mlflow }
     }
 }
 
@@ -60,5 +63,31 @@ pub(crate) fn dashboard_lists_nodes_in_a_browser(env: &TestEnv, cluster: &str, n
         browser.ask("location.hash = '#/cluster'").await;
         let alive = format!("document.body.innerText.split('ALIVE').length - 1 >= {nodes}");
         browser.until(&alive).await;
+    });
+}
+
+/// MLflow's page in a real browser, without a login of its own: a run, the value of its metric, and its artifact.
+pub(crate) fn a_run_is_seen_in_a_browser(
+    env: &TestEnv,
+    cluster: &str,
+    run: &str,
+    metric: [&str; 2],
+    artifact: [&str; 2],
+) {
+    let page = Page::open(env, cluster);
+    let mlflow = page.mlflow.as_ref().unwrap();
+    let ([name, value], [file, content]) = (metric, artifact);
+    tokio::runtime::Runtime::new().unwrap().block_on(async {
+        let mut browser = Browser::start().await;
+        browser.visit(mlflow).await;
+        browser.until("location.search === ''").await;
+        for (place, texts) in
+            [("", [name, value]), (&format!("/artifacts/{file}"), [file.rsplit('/').next().unwrap(), content])]
+        {
+            browser.ask(&format!("location.hash = '#/experiments/1/runs/{run}{place}'")).await;
+            for text in texts {
+                browser.until(&format!("document.body.innerText.includes('{text}')")).await;
+            }
+        }
     });
 }
