@@ -5,11 +5,12 @@ use serde_json::json;
 
 use super::open::Opened;
 use crate::cli::app::App;
+use crate::cli::commands::job::cluster_flag;
 use crate::cli::exit_code;
 use crate::cli::output::Table;
 use crate::cli::signals::Ends;
 use crate::cli::target::Target;
-use crate::cluster::serve::named;
+use crate::cluster::serve::{named, port};
 use crate::error::{Error, ErrorKind};
 use crate::ray::{ApplicationStatus, DEFAULT_APPLICATION, Deployment, Replica, Requests};
 
@@ -181,12 +182,14 @@ pub(crate) async fn url(app: &App, args: &UrlArgs) -> anyhow::Result<u8> {
     let prefix = named(&serving, &args.name)?.route_prefix.clone().unwrap_or_default();
     let mut ends = Ends::listen()?;
     let (way, key) = (opened.served().way().await?, opened.served().key());
-    let address = format!("{}{prefix}", way.url);
+    let (address, port) = (format!("{}{prefix}", way.url), port(&opened.target.known.state)?);
     if app.json() {
-        app.ui.json(&json!({"v": 1, "type": "serve_url", "url": address, "key": key.expose_secret()}));
+        app.ui.json(&json!({"v": 1, "type": "serve_url", "url": address, "port": port, "key": key.expose_secret()}));
     } else {
         app.ui.data(format_args!("{address}\nX-Gpucl-Key: {}", key.expose_secret()));
         app.ui.status("send the second line as a header, or the key as a bearer token; Ctrl-C closes the address");
+        app.ui
+            .status(format_args!("from another local port: gpucl port-forward head:{port} LOCAL{}", cluster_flag(app)));
     }
     ends.wait().await;
     way.close().await;
