@@ -63,12 +63,31 @@ impl Way {
     /// # Errors
     /// If the cluster's runtime has no port for applications, or the head does not answer.
     pub async fn open(state: &ClusterState, machines: &Machines) -> Result<Self> {
-        let port = port(state)?;
+        Self::to(port(state)?, state, machines, None).await
+    }
+
+    /// Opens a way to the metrics of the head; `None` if they are not on its loopback.
+    pub(super) async fn to_metrics(state: &ClusterState, machines: &Machines) -> Result<Option<Self>> {
+        let runtime = state.spec.as_ref().map(|spec| spec.runtime).filter(|_| state.platform().is_none());
+        let ports = state.host(&Key::host(0)).and_then(|host| host.ports.as_ref());
+        match runtime.and_then(|runtime| runtime::of(runtime).metrics_port(ports?)) {
+            Some(port) => Self::to(port, state, machines, Some(0)).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Opens a way to a port of the head, from this local one.
+    async fn to(port: u16, state: &ClusterState, machines: &Machines, local: Option<u16>) -> Result<Self> {
         if state.is_here() {
             return Ok(Self { url: format!("http://127.0.0.1:{port}"), forward: None });
         }
-        let forward = machines.forward("head", port, None).await?;
+        let forward = machines.forward("head", port, local).await?;
         Ok(Self { url: format!("http://{}", forward.local()), forward: Some(forward) })
+    }
+
+    /// `127.0.0.1:PORT`.
+    pub fn address(&self) -> &str {
+        self.url.trim_start_matches("http://")
     }
 
     /// Closes it, and waits until nothing listens.

@@ -234,6 +234,10 @@ impl ProjectRuntime for NativeRuntime {
         ports.blocks.get(&Key::head()).map(|base| NodePorts { base: *base, dashboard: ports.dashboard }.serve())
     }
 
+    fn metrics_port(&self, ports: &HostPorts) -> Option<u16> {
+        ports.blocks.get(&Key::head()).map(|base| NodePorts { base: *base, dashboard: ports.dashboard }.metrics())
+    }
+
     fn inspect_script(&self, tag: &str, folders: &HostFolders) -> String {
         format!("{}{INSPECT}", header(tag, folders))
     }

@@ -155,6 +155,11 @@ pub trait ProjectRuntime: Send + Sync {
         ("127.0.0.1", port)
     }
 
+    /// The port of the head's loopback for the metrics of its node; `None` if they are not there.
+    fn metrics_port(&self, _ports: &HostPorts) -> Option<u16> {
+        None
+    }
+
     /// The read-only script that prints everything on the host with this tag, for [`parse_observation`].
     fn inspect_script(&self, tag: &str, folders: &HostFolders) -> String;
 
