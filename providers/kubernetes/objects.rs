@@ -23,10 +23,12 @@ use crate::util::human;
 const RAY_CLUSTER: &str = "templates/raycluster/raycluster.yaml.tera";
 const POLICY: &str = "templates/raycluster/networkpolicy.yaml.tera";
 const MONITOR: &str = "templates/raycluster/podmonitor.yaml.tera";
-/// What pods have in the cluster's Secret beside the token, by key: by these a job's processes get its secrets.
-const PROGRAMS: [(&str, &str); 3] = [
+/// What pods have in the cluster's Secret beside the token, by key: by these a job's processes get its secrets, and
+/// applications ask for a key.
+const PROGRAMS: [(&str, &str); 4] = [
     ("sitecustomize.py", "templates/raycluster/sitecustomize.py"),
     ("gpucl_worker.py", "templates/ray-native/worker.py"),
+    ("gpucl_serving.py", "templates/ray-native/serving.py"),
     ("gpucl_lifecycle.py", "templates/ray-native/lifecycle.py"),
 ];
 /// How long a worker may be idle, in seconds, unless the settings say it; it is KubeRay's own.

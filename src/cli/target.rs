@@ -8,12 +8,12 @@ use tokio::sync::OnceCell;
 use crate::cli::app::App;
 use crate::cli::command_error::usage;
 use crate::cli::spec_args;
-use crate::cluster::{self, Bridge, DASHBOARD_PORT, Known, Machines, Pods, RemotePort};
+use crate::cluster::{self, Known, Machines, Pods, RayClient};
 use crate::error::{Error, ErrorKind, Result};
-use crate::host::{SshHost, Tunnel};
+use crate::host::SshHost;
 use crate::name::{ClusterName, Key};
 use crate::providers;
-use crate::ray::{Access, Client};
+use crate::ray::Access;
 use crate::spec;
 use crate::state::HostPorts;
 use crate::util::fs::resolve;
@@ -27,31 +27,6 @@ pub(crate) struct Target {
     access: Result<Access>,
     folder: std::path::PathBuf,
     machines: OnceCell<Arc<Machines>>,
-}
-
-/// A Ray client, and the SSH tunnel that it uses.
-pub(crate) struct RayClient {
-    client: Client,
-    _way: ClientWay,
-}
-
-/// What a client goes through, open for as long as it lives.
-#[expect(dead_code, reason = "they are kept, not read")]
-enum ClientWay {
-    /// Nothing: the head is on this machine.
-    Direct,
-    /// A tunnel to the head's host.
-    Tunnel(Tunnel, Box<Head>),
-    /// A bridge to the head's pod.
-    Bridge(Bridge),
-}
-
-impl std::ops::Deref for RayClient {
-    type Target = Client;
-
-    fn deref(&self) -> &Client {
-        &self.client
-    }
 }
 
 /// A connection to the head's host.
@@ -93,24 +68,10 @@ impl Target {
         self.access.clone()
     }
 
-    /// A Ray client with the cluster's token; an error if the cluster does not run. To a remote head, it holds an SSH
-    /// tunnel open for as long as it lives.
+    /// A Ray client with the cluster's token; an error if the cluster does not run.
     pub(crate) async fn client(&self, app: &App) -> Result<RayClient> {
-        let access = self.access()?;
-        let token = self.token()?;
-        if let Some(pods) = self.pods(app).await? {
-            let names = pods.names().await?;
-            let bridge = Bridge::open(pods, RemotePort::head(DASHBOARD_PORT), 0).await?;
-            let client = Client::new(format!("http://{}", bridge.local()), token).with_names(names);
-            return Ok(RayClient { client, _way: ClientWay::Bridge(bridge) });
-        }
-        let Some(head) = self.head(app).await? else {
-            return Ok(RayClient { client: Client::new(access.dashboard_url, token), _way: ClientWay::Direct });
-        };
-        let ports = self.head_ports()?;
-        let tunnel = Tunnel::open(&head.ssh, ports.dashboard, 0).await?;
-        let client = Client::new(format!("http://{}", tunnel.local()), token);
-        Ok(RayClient { client, _way: ClientWay::Tunnel(tunnel, Box::new(head)) })
+        self.access()?;
+        self.machines(app).await?.ray(&self.known.state, self.token()?).await
     }
 
     /// Its machines.

@@ -137,6 +137,7 @@ fn bare_spec(name: &ClusterName, provider: &str, runtime: Runtime) -> Spec {
         files: Vec::new(),
         playbooks: std::collections::BTreeMap::new(),
         services: None,
+        serve: Vec::new(),
         images: std::collections::BTreeMap::new(),
         build: None,
         compose: Vec::new(),

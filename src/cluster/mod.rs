@@ -5,6 +5,7 @@ mod checks;
 mod down;
 mod errors;
 mod gc;
+mod growing;
 mod hosts;
 pub mod lease;
 mod limits;
@@ -19,6 +20,7 @@ mod plan;
 mod platform;
 mod render;
 mod report;
+pub mod serve;
 mod settings;
 mod status;
 mod stop;
@@ -32,10 +34,12 @@ pub use access::access;
 pub use down::down;
 pub(crate) use errors::{not_running, unknown};
 pub use gc::{Gc, GcOptions, Standing, TaggedResource};
+pub use growing::growing;
 pub use hosts::HostConnector;
 pub use limits::secrets_of;
 pub use machines::{
-    Bridge, CLIENT_PORT, DASHBOARD_PORT, Forward, Logs, Machine, Machines, NodeLine, PodHost, Pods, RemotePort, Shell,
+    Bridge, CLIENT_PORT, DASHBOARD_PORT, Forward, Logs, Machine, Machines, NodeLine, PodHost, Pods, RayClient,
+    RemotePort, Shell,
 };
 pub use options::{Approval, Ask, DownOptions, UpOptions};
 pub use outcome::{HostAffectedPaths, Planned, Proof, UpOutcome, UpReport, Verified};

@@ -12,6 +12,8 @@ use crate::state::Spending;
 pub struct Planned {
     /// The operations that `up` would run.
     pub plan: Plan,
+    /// What `up` would do for the applications of the spec, one sentence each.
+    pub applications: Vec<String>,
     /// What these operations may change on each host.
     pub affected_paths: Vec<HostAffectedPaths>,
     /// Further notes for the user.

@@ -12,6 +12,7 @@ use super::open::{kind_of, open};
 use super::options::UpOptions;
 use super::outcome::{UpOutcome, UpReport, Verified};
 use super::pin::{Pins, pinned};
+use super::serve::bring_of_spec;
 use super::settings::Settings;
 use super::substrate::{Look, Opening, Remark, Resolution, Substrate};
 use super::which_machine::{self, refuse_other_machine};
@@ -92,7 +93,12 @@ pub async fn up(settings: &Settings, loaded: &Loaded, options: &UpOptions) -> Re
         let pipeline = pipeline(substrate.as_ref(), &ledger, settings);
         let operations = substrate.carry_out(&pipeline, loaded, resolution.offers, observed, goal).await?;
         let verified = substrate.verify(&ledger, Some(&before));
-        Ok::<_, Error>((operations, settings.cancel.unless_pressed("check the cluster", verified).await?))
+        let mut verified = settings.cancel.unless_pressed("check the cluster", verified).await?;
+        let known = ledger.state();
+        let applications = bring_of_spec(settings, &known, &folder, spec);
+        let applications = settings.cancel.unless_pressed("deploy the applications", applications).await?;
+        verified.passed += applications.passed;
+        Ok::<_, Error>((operations + applications.changed, verified))
     };
     let result = result.await;
     ScheduledUp::forget(&folder);

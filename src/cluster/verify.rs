@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::errors::unknown;
 use super::open::open;
 use super::outcome::Verified;
+use super::serve::check_of_spec;
 use super::settings::Settings;
 use super::substrate::{Look, Opening};
 use super::which_machine::refuse_other_machine;
@@ -22,7 +23,8 @@ pub async fn verify(settings: &Settings, name: &ClusterName) -> Result<Verified>
     let substrate = open(&Opening::of(settings, &spec, &store, Look::Checks { at_most: Duration::ZERO }))?;
     let ledger = Ledger::new(store);
     substrate.inspect_again(&ledger.state()).await?;
-    let verified = substrate.verify(&ledger, None).await?;
+    let mut verified = substrate.verify(&ledger, None).await?;
+    verified.passed += check_of_spec(settings, &ledger.state(), &ledger.folder(), &spec).await?.passed;
     if !substrate.is_ready_since(ledger.state().ready_since) {
         ledger.write(Record::ClusterReady)?;
     }

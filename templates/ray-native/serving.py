@@ -3,8 +3,9 @@
 Ray executes this in place of its own `default_worker.py`, which follows, where `gpucl serve` has started Serve: its
 controller, and with it the proxy, and the replicas have GPUCL_SERVE in their environment. `worker.py` decides it.
 
-A replica listens for other replicas on all addresses of its machine, with no setting for it (ray 2.60.0). Another Ray
-may need no change, or another: the check `closed ports` finds that.
+A replica listens for other replicas on all addresses of its machine, with no setting for it, although Serve calls it by
+other means unless it is set to use gRPC (ray 2.60.0). Another Ray may need no change, or another: the check `closed
+ports` finds that.
 
 Needs the standard library, and in the proxy Starlette, which Serve has; Ray's own script follows.
 """
@@ -19,13 +20,22 @@ import sys
 # The module that Serve takes its proxy's middlewares from: this one.
 NAME = "gpucl_serving"
 CALLBACK = "RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH"
+# Serve's own settings, of which each has replicas called by gRPC.
+BY_GRPC = ("RAY_SERVE_USE_GRPC_BY_DEFAULT", "RAY_SERVE_PROXY_USE_GRPC")
 NO_KEY = b"no key: `gpucl serve url` prints the address and the key\n"
 
 
 def key():
     """Returns the key to the applications. It is made of the cluster's token, and says nothing about it."""
+    return hashlib.sha256(f"key to applications of {token().strip()}".encode()).hexdigest()
+
+
+def token():
+    """Returns the cluster's token, from where Ray takes it: a variable in pods, a file on hosts."""
+    if os.environ.get("RAY_AUTH_TOKEN"):
+        return os.environ["RAY_AUTH_TOKEN"]
     with open(os.environ["RAY_AUTH_TOKEN_PATH"], encoding="utf-8") as file:
-        return hashlib.sha256(f"key to applications of {file.read().strip()}".encode()).hexdigest()
+        return file.read()
 
 
 class KeyGate:
@@ -88,7 +98,12 @@ def after_import(name, change):
 
 
 def on_loopback(module):
-    """Has replicas listen for each other on the loopback."""
+    """Has replicas listen for each other on the loopback, unless those of other machines are to call them there."""
+    from ray.serve._private import constants
+
+    calls_by_grpc = any(getattr(constants, name, False) for name in BY_GRPC)
+    if calls_by_grpc and os.environ.get("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER") != "0":
+        return
     add = getattr(module, "add_port_to_grpc_server", None)
     if add is not None:
         module.add_port_to_grpc_server = lambda server, at: add(server, at.replace("[::]", "127.0.0.1"))
@@ -98,9 +113,7 @@ def main():
     """Prepares both, and goes on as Ray's own script."""
     sys.modules[NAME] = sys.modules[__name__]
     os.environ[CALLBACK] = f"{NAME}:middlewares"
-    # Where the cluster has a network, its firewall closes the port to others.
-    if os.environ.get("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER") == "0":
-        after_import("ray.serve._private.replica", on_loopback)
+    after_import("ray.serve._private.replica", on_loopback)
     place = os.path.dirname(importlib.util.find_spec("ray").origin)
     script = os.path.join(place, "_private", "workers", "default_worker.py")
     sys.path[0] = os.path.dirname(script)

@@ -105,10 +105,9 @@ def of_mlflow():
         return {}
 
 
-def served(arguments):
-    """Returns the arguments with `serving.py` in place of Ray's program of workers, in processes of a Serve that
-    `gpucl serve` has started."""
-    program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "serving.py")
+def served(arguments, program):
+    """Returns the arguments with this program, `serving.py`, in place of Ray's program of workers, in processes of a
+    Serve that `gpucl serve` has started."""
     if SERVE not in (handed_over(arguments)[0].get("env_vars") or {}) or not os.path.exists(program):
         return list(arguments)
     return [program if os.path.basename(argument) == "default_worker.py" else argument for argument in arguments]
@@ -126,7 +125,8 @@ def main():
     os.environ.update(secrets(identity(sys.argv[1:]), [in_data()]))
     variables, sys.argv[1:] = literal(sys.argv[1:])
     os.environ.update(variables)
-    sys.argv[1:] = served(sys.argv[1:])
+    here = os.path.dirname(os.path.abspath(__file__))
+    sys.argv[1:] = served(sys.argv[1:], os.path.join(here, "serving.py"))
     place = os.path.dirname(importlib.util.find_spec("ray").origin)
     script = os.path.join(place, "_private", "workers", "setup_worker.py")
     sys.path[0] = os.path.dirname(script)

@@ -3,7 +3,8 @@
 Python imports this first, from the folder of the cluster's Secret, which is in PYTHONPATH there.
 
 * To a process that Ray starts for a worker, it gives its job's secrets and other variables, as `worker.py` does. Secrets
-  are in the data folder of pods that ran when the job was submitted, and in the Secret for those that came later.
+  are in the data folder of pods that ran when the job was submitted, and in the Secret for those that came later. Those
+  of a Serve that `gpucl serve` has started go on as `serving.py`.
 * `ray start` does what `lifecycle.py` says: a head starts several worker processes at once, and a node that Ray has lost
   ends, so that Kubernetes starts its container anew.
 
@@ -53,6 +54,7 @@ if is_worker():
     # Python has these before it imports this file; the first is the program's name.
     variables, sys.argv[1:] = worker["literal"](sys.argv[1:])
     os.environ.update(variables)
+    sys.argv[1:] = worker["served"](sys.argv[1:], os.path.join(HERE, "gpucl_serving.py"))
 import_next()
 if is_node():
     lifecycle = runpy.run_path(os.path.join(HERE, "gpucl_lifecycle.py"))

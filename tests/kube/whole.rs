@@ -3,13 +3,15 @@
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 
 use super::secrets::keep_secret;
 use super::testbed::{self, kubectl, nothing_is_left, place, testbed, turn};
-use crate::support::{TestEnv, checks_pass_beside_a_job_that_holds_all_gpus, dashboard_wants_its_token, interrupt};
+use crate::support::{
+    TestEnv, an_application_answers, checks_pass_beside_a_job_that_holds_all_gpus, dashboard_wants_its_token, interrupt,
+};
 
 #[test]
 #[ignore = "testbed"]
@@ -47,6 +49,9 @@ fn a_cluster_is_brought_up_changed_stopped_and_removed() {
     env.run(&job).exits(0).prints("fast 7");
     let there = env.run(&["exec", "-c", "demo", "--host", "head", "--", "sh", "-c", "id -u; exit 3"]);
     assert_eq!((there.code, there.stdout.trim()), (Some(3), "1000"), "{}", there.stderr);
+    let begin = Instant::now();
+    an_application_answers(&env, "demo", 1);
+    println!("an application: {:.1} s", begin.elapsed().as_secs_f64());
     after_ready(&env);
     dashboard_wants_its_token(&env, "demo");
 

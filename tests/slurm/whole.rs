@@ -5,7 +5,9 @@ use std::time::Instant;
 use serde_json::json;
 
 use super::testbed::{self, left, login, nothing_is_left, on, python, turn};
-use crate::support::{TestEnv, checks_pass_beside_a_job_that_holds_all_gpus, dashboard_wants_its_token};
+use crate::support::{
+    TestEnv, an_application_answers, checks_pass_beside_a_job_that_holds_all_gpus, dashboard_wants_its_token,
+};
 
 /// The guide's own programs, unchanged but for their comments.
 const EXAMPLE: &str = r#"import ray
@@ -96,6 +98,10 @@ fn two_nodes_come_from_the_queue_run_the_guides_programs_and_leave_nothing() {
     println!("unchanged up: {:.1} s", begin.elapsed().as_secs_f64());
 
     jobs(&env);
+    let begin = Instant::now();
+    an_application_answers(&env, "whole", 2);
+    println!("an application: {:.1} s", begin.elapsed().as_secs_f64());
+    // They find its ports closed, too.
     checks_pass_beside_a_job_that_holds_all_gpus(&env, "whole");
     // Through the login machine and a node that takes no connections.
     dashboard_wants_its_token(&env, "whole");

@@ -30,17 +30,20 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     let settings = app.settings_to_inspect(events, cancel)?;
     let planned = cluster::plan(&settings, &loaded, consent.may_look_up()).await;
     app.report_warnings(inbox);
-    let Planned { plan, affected_paths, notes } = planned?;
+    let Planned { plan, applications, affected_paths, notes } = planned?;
     let price = plan.price();
     if app.json() {
         app.ui.json(&serde_json::json!({
             "v": 1, "type": "plan", "cluster": loaded.spec.name, "operations": plan.operations, "text": plan.to_string(),
-            "affected_paths": affected_paths, "notes": notes, "price": price,
+            "applications": applications, "affected_paths": affected_paths, "notes": notes, "price": price,
         }));
-    } else if plan.is_empty() {
+    } else if plan.is_empty() && applications.is_empty() {
         app.ui.data("nothing to change");
     } else {
-        app.ui.data(plan.to_string().trim_end_matches('\n'));
+        if !plan.is_empty() {
+            app.ui.data(plan.to_string().trim_end_matches('\n'));
+        }
+        applications.iter().for_each(|what| app.ui.data(what));
         if !price.is_none() {
             app.ui.data(format_args!("costs {price}"));
         }

@@ -128,7 +128,7 @@ fn names(app: &App) -> Result<Vec<String>> {
 pub(super) fn value(app: &App, name: &str) -> Result<SecretString> {
     match vault(app).get(&format!("{ACCOUNTS}{name}"))? {
         Some(value) => Ok(value),
-        None => Err(with_near(app, usage("submit the job", format!("no secret `{name}` is stored")), name)
+        None => Err(with_near(app, usage(format!("read the secret {name}"), "none of that name is stored"), name)
             .hint(format!("store it: gpucl secret set {name}"))),
     }
 }

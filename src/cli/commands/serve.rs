@@ -1,10 +1,10 @@
 //! `gpucl serve`.
 
+mod delete;
 mod deploy;
-mod history;
+mod open;
 mod rollback;
 mod show;
-mod way;
 
 use crate::cli::app::App;
 
@@ -20,7 +20,7 @@ pub(crate) enum Command {
     /// Deploy what ran before the last deployment
     Rollback(rollback::Args),
     /// Delete an application; without a name all, and Serve ends
-    Delete(deploy::DeleteArgs),
+    Delete(delete::Args),
     /// Print the address of the applications and the key to them, until Ctrl-C
     Url(show::UrlArgs),
 }
@@ -31,7 +31,7 @@ pub(crate) async fn run(app: &App, command: Command) -> anyhow::Result<u8> {
         Command::Status(args) => show::status(app, &args).await,
         Command::Logs(args) => show::logs(app, &args).await,
         Command::Rollback(args) => rollback::run(app, &args).await,
-        Command::Delete(args) => deploy::delete(app, &args).await,
+        Command::Delete(args) => delete::run(app, &args).await,
         Command::Url(args) => show::url(app, &args).await,
     }
 }

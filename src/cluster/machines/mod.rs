@@ -8,6 +8,7 @@ mod logs;
 mod machine;
 mod pod;
 mod pods;
+mod ray;
 mod shell;
 mod ssh;
 
@@ -29,8 +30,10 @@ pub(super) use here::data_here;
 pub use logs::{Logs, NodeLine};
 pub use machine::Machine;
 pub use pod::PodHost;
+pub(super) use pods::SERVE_PORT;
 pub(super) use pods::short;
 pub use pods::{Bridge, CLIENT_PORT, DASHBOARD_PORT, Pods, RemotePort};
+pub use ray::RayClient;
 pub use shell::Shell;
 use ssh::Remote;
 pub(super) use ssh::remote;

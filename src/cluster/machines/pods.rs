@@ -21,6 +21,8 @@ use crate::state::ClusterState;
 pub const DASHBOARD_PORT: u16 = 8265;
 /// The port of Ray's client server on the head.
 pub const CLIENT_PORT: u16 = 10001;
+/// The port of Serve's applications on the head's loopback.
+pub(in crate::cluster) const SERVE_PORT: u16 = 8000;
 /// The pause before what may come back is tried again.
 const PAUSE: Duration = Duration::from_secs(1);
 /// How often a connection to the head is tried again: it may be made again, or the API server be away.

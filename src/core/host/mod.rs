@@ -19,7 +19,7 @@ use async_trait::async_trait;
 pub use file::StageFile;
 pub use lines::follow as follow_lines;
 pub use local::LocalHost;
-pub use secrets::{put_secrets, remove_secrets};
+pub use secrets::{SECRETS, put_secrets, remove_secrets};
 pub use ssh::{
     Connections, Copied, Ended, HostEntry, HostPath, LeftOut, Relay, SshHost, SshTarget, StreamHost, TargetFault,
     Tunnel, Way, converse, download, upload, user_fault,

@@ -8,6 +8,8 @@ use super::ssh::stream::StreamHost;
 use super::ssh::transfer::last_line;
 use crate::error::{Error, ErrorKind, Result};
 
+/// The variable with the id of secrets, which is all that Ray has of them; `templates/ray-native/worker.py` reads it.
+pub const SECRETS: &str = "GPUCL_SECRETS";
 /// Enters the folder, which is of this user alone, or makes it; nobody else's folder and no link is used.
 /// `templates/ray-native/worker.py` reads it, `stop` and `down` remove it.
 const ENTER: &str = r#"

@@ -19,23 +19,34 @@ const CONTINUATION: usize = 4;
 pub fn reason(job: &Job, situation: &Situation) -> Option<String> {
     match job.status {
         JobStatus::Succeeded | JobStatus::Stopped => None,
-        JobStatus::Pending => Some(unmet(situation).unwrap_or_else(|| match &situation.startup {
+        JobStatus::Pending => Some(unmet_in_words(situation).unwrap_or_else(|| match &situation.startup {
             Some(StartupFailure::Error(error)) => {
                 format!("its processes end at their start, and Ray tries again: {error}")
             }
             Some(StartupFailure::Silent) | None => starting(job),
         })),
-        JobStatus::Running => unmet(situation),
+        JobStatus::Running => unmet_in_words(situation),
         JobStatus::Failed => failure(job, situation),
     }
 }
 
+/// What is asked for in vain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unmet {
+    /// By what, and why, in one sentence.
+    pub why: String,
+    /// Whether no node will have it, however long one waits.
+    pub is_in_vain: bool,
+}
+
 /// The first demand that cannot be met, else the first that waits for others.
-fn unmet(situation: &Situation) -> Option<String> {
+pub fn unmet(situation: &Situation) -> Option<Unmet> {
     let (mut busy, mut coming) = (None, None);
     for demand in &situation.demands {
         match fit(demand, situation) {
-            Fit::Never(why) => return Some(format!("{} {why}", subject(&demand.by))),
+            Fit::Never(why) => {
+                return Some(Unmet { why: format!("{} {why}", subject(&demand.by)), is_in_vain: true });
+            }
             // Waiting is what most tasks of a job do.
             Fit::Busy if busy.is_none() && !matches!(demand.by, Wanting::Task(_)) => busy = Some(demand),
             Fit::Coming if coming.is_none() => coming = Some(demand),
@@ -48,7 +59,12 @@ fn unmet(situation: &Situation) -> Option<String> {
         false => "what the nodes have is in use, and no group may have more nodes",
     };
     let coming = coming.map(|demand| waits(demand, "Ray's autoscaler adds a node for it"));
-    coming.or_else(|| busy.map(|demand| waits(demand, full)))
+    coming.or_else(|| busy.map(|demand| waits(demand, full))).map(|why| Unmet { why, is_in_vain: false })
+}
+
+/// The same, in words alone.
+fn unmet_in_words(situation: &Situation) -> Option<String> {
+    unmet(situation).map(|unmet| unmet.why)
 }
 
 fn subject(by: &Wanting) -> String {
@@ -57,6 +73,7 @@ fn subject(by: &Wanting) -> String {
         Wanting::Actor(class) => format!("actor `{class}`"),
         Wanting::Task(function) => format!("task `{function}`"),
         Wanting::Group => "a placement group".to_owned(),
+        Wanting::Replica(deployment) => format!("a replica of `{deployment}`"),
     }
 }
 
@@ -72,11 +89,11 @@ fn failure(job: &Job, situation: &Situation) -> Option<String> {
     let message = without_colours(job.message.as_deref().unwrap_or_default());
     match job.error_type.as_deref() {
         Some("RUNTIME_ENV_SETUP_FAILURE") => Some(environment_failure(&message)),
-        Some("JOB_SUPERVISOR_ACTOR_START_TIMEOUT") => Some(match unmet(situation) {
+        Some("JOB_SUPERVISOR_ACTOR_START_TIMEOUT") => Some(match unmet_in_words(situation) {
             Some(why) => format!("{why}; Ray gave up waiting"),
             None => "Ray did not start the command in time".to_owned(),
         }),
-        Some("JOB_SUPERVISOR_ACTOR_UNSCHEDULABLE") => Some(match (unmet(situation), &situation.startup) {
+        Some("JOB_SUPERVISOR_ACTOR_UNSCHEDULABLE") => Some(match (unmet_in_words(situation), &situation.startup) {
             (Some(why), _) => why,
             (None, Some(StartupFailure::Error(error))) => format!("its processes ended at their start: {error}"),
             (None, Some(StartupFailure::Silent)) => {

@@ -110,7 +110,7 @@ impl RuntimeEnv {
         Self::of_value(value, here, None, doing)
     }
 
-    fn of_value(value: Value, here: &Path, fence: Option<Fence>, doing: &str) -> Result<Self> {
+    pub(super) fn of_value(value: Value, here: &Path, fence: Option<Fence>, doing: &str) -> Result<Self> {
         let fields = match value {
             Value::Object(fields) => fields,
             Value::Null => Map::new(),
@@ -153,6 +153,30 @@ impl RuntimeEnv {
             variables.insert(LITERAL.to_owned(), Value::String(names));
         }
         self.check_variables("set the job's variables")
+    }
+
+    /// Adds packages, as pip takes them, to those that are installed.
+    ///
+    /// # Errors
+    /// If the environment has packages in another form than a list for pip.
+    pub fn add_packages(&mut self, packages: &[String]) -> Result<()> {
+        if packages.is_empty() {
+            return Ok(());
+        }
+        let wrong = |why: &str| Err(Error::new(ErrorKind::Usage, "add packages to the environment").because(why));
+        if let Some(other) = ["uv", "conda"].iter().find(|key| self.fields.contains_key(**key)) {
+            return wrong(&format!("the runtime environment has `{other}`: name them there"));
+        }
+        let added = packages.iter().cloned().map(Value::String);
+        let there = match self.fields.entry("pip").or_insert_with(|| Value::Array(Vec::new())) {
+            Value::Object(inner) => inner.entry("packages").or_insert_with(|| Value::Array(Vec::new())),
+            list => list,
+        };
+        match there {
+            Value::Array(list) => list.extend(added),
+            _ => return wrong("`pip` of the runtime environment is not a list"),
+        }
+        Ok(())
     }
 
     /// Refuses variables that no process can be started with.

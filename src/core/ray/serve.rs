@@ -8,10 +8,11 @@ use std::collections::BTreeMap;
 use reqwest::Method;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::client::{Client, whole};
 use super::reason::without_colours;
+use super::situation::{Demand, Situation, Wanting};
 use crate::error::{Error, ErrorKind, Result};
 use crate::util::digest;
 use crate::util::text::shortened;
@@ -23,7 +24,10 @@ const CHANGE_LIMIT: std::time::Duration = std::time::Duration::from_secs(60);
 /// The longest part of a log that is read, in bytes.
 const LOG_LIMIT: usize = 64 * 1024 * 1024;
 /// The variable that marks the processes of a Serve that gpucl has started; `templates/ray-native/worker.py` reads it.
-const MARK: &str = "GPUCL_SERVE";
+pub(super) const MARK: &str = "GPUCL_SERVE";
+
+/// Where applications come from that were deployed by a configuration.
+const DECLARATIVE: &str = "declarative";
 
 /// What Serve runs.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -140,6 +144,21 @@ impl Application {
         )
     }
 
+    /// Whether a configuration deployed it, and not a job.
+    pub fn is_declared(&self) -> bool {
+        self.source == DECLARATIVE
+    }
+
+    /// How many of its replicas serve.
+    pub fn running_replicas(&self) -> usize {
+        self.deployments.values().map(Deployment::running).sum()
+    }
+
+    /// Whether this is its configuration. Serve may give a number back in another form.
+    pub fn has(&self, configuration: &Value) -> bool {
+        self.deployed_app_config.as_ref().is_some_and(|is| is_same(is, configuration))
+    }
+
     /// Why it does not serve, in one sentence: the cause of its own error, or what Ray says of a deployment.
     pub fn why(&self) -> Option<String> {
         let of_deployments = self.deployments.iter().filter(|(_, one)| !one.message.trim().is_empty());
@@ -150,6 +169,33 @@ impl Application {
             (true, false) => Some(cause(&self.message)),
             (true, true) => None,
         }
+    }
+}
+
+impl Deployment {
+    /// How many of its replicas serve.
+    pub fn running(&self) -> usize {
+        self.replicas.iter().filter(|replica| replica.state == "RUNNING").count()
+    }
+
+    /// Whether a replica of it waits for a place.
+    fn waits(&self) -> bool {
+        self.replicas.iter().any(|replica| replica.state == "STARTING" && replica.node_id.is_none())
+    }
+}
+
+/// Whether two values are the same, with `1` and `1.0` as one number.
+fn is_same(one: &Value, other: &Value) -> bool {
+    match (one, other) {
+        (Value::Number(one), Value::Number(other)) => one.as_f64() == other.as_f64(),
+        (Value::Array(one), Value::Array(other)) => {
+            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| is_same(one, other))
+        }
+        (Value::Object(one), Value::Object(other)) => {
+            one.len() == other.len()
+                && one.iter().all(|(key, one)| other.get(key).is_some_and(|other| is_same(one, other)))
+        }
+        _ => one == other,
     }
 }
 
@@ -165,13 +211,6 @@ fn cause(message: &str) -> String {
 /// The key to the applications, made of the cluster's token: `templates/ray-native/serving.py` makes the same.
 pub fn serve_key(token: &SecretString) -> SecretString {
     SecretString::from(digest::whole(format!("key to applications of {}", token.expose_secret().trim()).as_bytes()))
-}
-
-/// The configuration of one application.
-pub fn application(name: &str, route_prefix: &str, import_path: &str, mut runtime_env: Map<String, Value>) -> Value {
-    let variables = runtime_env.entry("env_vars").or_insert_with(|| json!({}));
-    variables[MARK] = json!("1");
-    json!({"name": name, "route_prefix": route_prefix, "import_path": import_path, "runtime_env": runtime_env})
 }
 
 impl Client {
@@ -199,6 +238,25 @@ impl Client {
         });
         let request = self.request(Method::PUT, PATH, doing)?.json(&body).timeout(CHANGE_LIMIT);
         self.send(request, doing).await.map(|_| ())
+    }
+
+    /// Reads what surrounds an application whose replicas wait for a place; `None` if none does.
+    ///
+    /// # Errors
+    /// If Ray does not answer.
+    pub async fn waiting(&self, application: &Application) -> Result<Option<Situation>> {
+        let waiting = application.deployments.iter().filter(|(_, deployment)| deployment.waits());
+        let demands: Vec<Demand> = waiting
+            .map(|(name, deployment)| Demand {
+                by: Wanting::Replica(name.clone()),
+                bundles: vec![deployment.required_resources.clone()],
+                labels: BTreeMap::new(),
+            })
+            .collect();
+        if demands.is_empty() {
+            return Ok(None);
+        }
+        self.situation_of(demands).await.map(Some)
     }
 
     /// Ends Serve and all its applications.
@@ -256,14 +314,5 @@ mod tests {
     fn the_key_is_made_of_the_token() {
         let key = serve_key(&SecretString::from("token\n".to_owned()));
         assert_eq!(key.expose_secret(), "a77d7ea2c244dfc3b07eab805725221b555cdbe463b644f3bc243c93116240aa");
-    }
-
-    #[test]
-    fn an_application_is_marked_and_keeps_its_variables() {
-        let environment = json!({"env_vars": {"A": "1"}, "working_dir": "gcs://x.zip"});
-        let Value::Object(environment) = environment else { unreachable!() };
-        let made = application("food", "/", "app:food", environment);
-        assert_eq!(made["runtime_env"]["env_vars"], json!({"A": "1", "GPUCL_SERVE": "1"}));
-        assert_eq!(application("f", "/", "a:b", Map::new())["runtime_env"]["env_vars"], json!({"GPUCL_SERVE": "1"}));
     }
 }

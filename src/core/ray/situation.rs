@@ -69,6 +69,8 @@ pub enum Wanting {
     Task(String),
     /// A placement group.
     Group,
+    /// A replica of a deployment of Serve, by the deployment's name.
+    Replica(String),
 }
 
 #[derive(Deserialize)]
@@ -149,6 +151,12 @@ impl Client {
         let startup = self.startup_failure(job, &nodes).await;
         let used = if demands.is_empty() { BTreeMap::new() } else { self.used().await? };
         Ok(Situation { nodes, used, demands, growing: Vec::new(), startup })
+    }
+
+    /// Reads the nodes, and what of them is in use, for these demands.
+    pub(super) async fn situation_of(&self, demands: Vec<Demand>) -> Result<Situation> {
+        let (nodes, used) = (self.nodes().await?, self.used().await?);
+        Ok(Situation { nodes, used, demands, ..Situation::default() })
     }
 
     /// What the job's command asks for.

@@ -1,5 +1,5 @@
 //! The local files that a spec sends to hosts: the user's compose files, requirements, the credentials of an external
-//! store, and `files`.
+//! store, `files`, and the folders of applications.
 //!
 //! Specs are shared between people. So files that a spec *sends* must be in the spec's own folder, or in one that the
 //! user allowed; symlinks are resolved first. Files that are only used locally, such as an SSH key, may be anywhere.
@@ -29,6 +29,7 @@ pub(super) fn from_home(spec: &mut Spec, home: &Path) {
         .map(|file| &mut file.path)
         .chain(spec.setup.iter_mut().filter_map(|setup| setup.requirements.as_mut()).map(|file| &mut file.path))
         .chain(spec.files.iter_mut().filter_map(|file| file.path.as_mut()))
+        .chain(spec.serve.iter_mut().filter_map(|application| application.working_dir.as_mut()))
         .chain(store.map(|store| &mut store.credentials_file));
     for path in paths {
         *path = in_home(home, path).display().to_string();
@@ -75,6 +76,13 @@ pub(super) fn read_beside(loaded: &mut Loaded, folder: &Path, allowed: &[PathBuf
         match sources.file_or_folder(path) {
             Ok(source) => file.source = Some(source),
             Err(problem) => problems.push(Problem { path: join(&item("files", index), "path"), ..*problem }),
+        }
+    }
+    for (index, application) in loaded.spec.serve.iter_mut().enumerate() {
+        let Some(path) = &application.working_dir else { continue };
+        match sources.folder(path) {
+            Ok(source) => application.source = Some(source),
+            Err(problem) => problems.push(Problem { path: join(&item("serve", index), "working_dir"), ..*problem }),
         }
     }
     if problems.is_empty() { Ok(()) } else { Err(loaded.places.all(problems)) }
@@ -136,6 +144,12 @@ impl Sources {
     fn file_or_folder(&self, path: &str) -> Result<String, Box<Problem>> {
         let source = self.fence.file_or_folder(Path::new(path)).map_err(refused)?;
         source.into_os_string().into_string().map_err(|_| wrong("cannot be used: its path is not UTF-8".to_owned()))
+    }
+
+    /// The real path of a folder that is sent with all that is in it.
+    fn folder(&self, path: &str) -> Result<String, Box<Problem>> {
+        let source = self.file_or_folder(path)?;
+        if Path::new(&source).is_dir() { Ok(source) } else { Err(wrong(format!("`{source}` is not a folder"))) }
     }
 
     /// The real path of the file, with symlinks resolved, if the spec may send it.

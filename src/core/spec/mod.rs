@@ -40,8 +40,8 @@ pub use model::{
     ASK_ABOVE, Amount, BuildSpec, Capacity, DEFAULT_RAY_VERSION, DataSource, DataSpec, Deadline, ExternalStore,
     FileSpec, Fragment, GpuProof, GrafanaSpec, HeadSpec, HostChoice, IMAGE_NAMES, Images, JupyterSpec, MLFLOW_VERSION,
     Memory, MlflowSpec, MountSource, MountSpec, ObjectStoreSpec, OutputPath, Partial, Per, PrometheusSpec,
-    ProviderChoice, RaySpec, Services, ServicesSpec, SetupSpec, Spec, StoreKind, Switchable, Timeouts, WORK_FOLDER,
-    WorkerGroup, Workers, same_name,
+    ProviderChoice, RaySpec, ServeAnswer, ServeMethod, ServeRequest, ServeSpec, Services, ServicesSpec, SetupSpec,
+    Spec, StoreKind, Switchable, Timeouts, WORK_FOLDER, WorkerGroup, Workers, same_name,
 };
 pub use place::Places;
 pub use provider_keys::check_settings;

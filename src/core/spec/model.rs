@@ -6,6 +6,7 @@ mod limits;
 mod memory;
 mod mounts;
 mod outputs;
+mod serve;
 mod services;
 mod setup;
 mod workers;
@@ -23,6 +24,7 @@ pub use self::limits::{ASK_ABOVE, Amount, Deadline};
 pub use self::memory::Memory;
 pub use self::mounts::{MountSource, MountSpec};
 pub use self::outputs::{OutputPath, same_name};
+pub use self::serve::{ServeAnswer, ServeMethod, ServeRequest, ServeSpec};
 use self::services::PrometheusChoice;
 pub use self::services::{
     BuildSpec, ExternalStore, Fragment, GrafanaSpec, IMAGE_NAMES, Images, JupyterSpec, MLFLOW_VERSION, MlflowSpec,
@@ -90,6 +92,10 @@ pub struct Spec {
     /// The services beside Ray; only with the runtime `docker`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub services: Option<ServicesSpec>,
+    /// Applications of Ray Serve, deployed once the nodes are ready.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32))]
+    pub serve: Vec<ServeSpec>,
     /// Images that replace the pinned ones, by their names in `templates/ray-compose/images.yaml`; only with the
     /// runtime `docker`.
     #[serde(default)]

@@ -6,6 +6,7 @@
 mod data;
 mod files;
 pub(super) mod mounts;
+mod serve;
 mod services;
 pub(super) mod setup;
 mod workers;
@@ -38,6 +39,7 @@ pub(super) fn validate(spec: &Spec, lookup: Lookup<'_>) -> Vec<Problem> {
     data::data(spec, &mut problems);
     files::files(spec, &mut problems);
     services::services(spec, &mut problems);
+    serve::serve(spec, &mut problems);
     mounts::mounts(spec, lookup, &mut problems);
     setup::setup(spec, &mut problems);
     provider(spec, lookup, &mut problems);
@@ -118,6 +120,7 @@ fn provider(spec: &Spec, lookup: Lookup<'_>, problems: &mut Vec<Problem>) {
     };
     let capability = factory.capability();
     workers::limits(spec, capability.kind, problems);
+    serve::only_native(spec, capability.kind, problems);
     if spec.has_existing_prometheus() && capability.kind == ProviderKind::Host {
         problems.push(
             Problem::new("services.prometheus", "`existing` is for clusters on a platform, which has one")

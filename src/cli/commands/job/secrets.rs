@@ -15,17 +15,16 @@ use crate::cli::command_error::usage;
 use crate::cli::commands::secret::{value, variable};
 use crate::cli::target::Target;
 use crate::error::{Doing as _, ErrorKind, Result};
+use crate::host::SECRETS;
 use crate::ray::{Client, RuntimeEnv};
 use crate::util::fs::{RECORD_LIMIT, read_text_within, write_atomic};
 use crate::util::random;
 
-/// The variable with the id; `templates/ray-native/worker.py` reads it.
-const VARIABLE: &str = "GPUCL_SECRETS";
 /// How long after the delivery Ray may not know the job yet.
 const SUBMITTED_WITHIN: i64 = 10 * 60;
 
 /// Parses `NAME` or `NAME=ENV_NAME`.
-pub(super) fn secret(text: &str) -> std::result::Result<(String, String), String> {
+pub(in crate::cli::commands) fn secret(text: &str) -> std::result::Result<(String, String), String> {
     let (name, as_name) = text.split_once('=').unwrap_or((text, text));
     Ok((variable(name)?, variable(as_name)?))
 }
@@ -75,7 +74,7 @@ impl JobSecrets {
         let text = serde_json::to_string(&values).doing(ErrorKind::Internal, || "write the secrets".to_owned())?;
         let text = SecretString::from(text);
         target.machines(app).await?.set_job_secrets(&id, Some(&text)).await?;
-        environment.set_variable(VARIABLE, &id)
+        environment.set_variable(SECRETS, &id)
     }
 }
 

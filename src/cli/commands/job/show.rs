@@ -10,10 +10,9 @@ use crate::cli::app::App;
 use crate::cli::exit_code;
 use crate::cli::output::Table;
 use crate::cli::target::Target;
+use crate::cluster::growing;
 use crate::error::Result;
-use crate::provider::platform::NodeGroup;
-use crate::ray::{self, Amounts, Client, Growing, Job, JobStatus, Node, Situation};
-use crate::state::ClusterState;
+use crate::ray::{self, Amounts, Client, Job, JobStatus, Node, Situation};
 use crate::util::human;
 
 /// How many characters of a command a table shows.
@@ -116,20 +115,6 @@ pub(crate) async fn status(app: &App, args: StatusArgs) -> Result<u8> {
     line("message", job.short_message().map(str::to_owned));
     line("node", node);
     Ok(exit_code::DONE)
-}
-
-/// The groups that Ray's autoscaler may add nodes to.
-fn growing(state: &ClusterState) -> Vec<Growing> {
-    let groups = state.platform().into_iter().flat_map(|platform| &platform.groups).filter(|group| group.scales());
-    let node = |group: &NodeGroup| {
-        let mut node: Amounts = group.resources.clone();
-        node.insert("CPU".to_owned(), f64::from(group.cpus.unwrap_or(1)));
-        node.insert("GPU".to_owned(), f64::from(group.gpus));
-        // At most: a part of it is Ray's own. Where the spec does not say, nothing is too much.
-        node.insert("memory".to_owned(), group.memory.map_or(f64::MAX, |memory| memory as f64));
-        Growing { name: group.name.clone(), node, labels: group.labels.clone(), max: group.max }
-    };
-    groups.map(node).collect()
 }
 
 /// What surrounds a job. A failure to read it is reported, and costs only the reason.

@@ -2,18 +2,16 @@
 
 use std::time::Duration;
 
-use super::deploy::{DEFAULT, bring};
-use super::history::History;
+use super::deploy::{follow, values};
+use super::open::Opened;
 use crate::cli::app::App;
-use crate::cli::target::Target;
-use crate::error::{Error, ErrorKind};
-use crate::state::Lock;
+use crate::ray::DEFAULT_APPLICATION;
 
 /// The arguments of `serve rollback`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The application's name
-    #[arg(default_value = DEFAULT)]
+    #[arg(default_value = DEFAULT_APPLICATION)]
     name: String,
     /// How many seconds it may take until the application serves
     #[arg(long, value_name = "SECONDS", default_value_t = 600)]
@@ -21,18 +19,11 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(app: &App, args: &Args) -> anyhow::Result<u8> {
-    let target = Target::choose(app)?;
-    let client = target.client(app).await?;
-    let _lock = Lock::take(&app.paths, &target.name, "serve rollback")?;
-    let name = &args.name;
-    let serving = client.serving().await?;
-    let current = serving.applications.get(name).and_then(|it| it.deployed_app_config.as_ref());
-    let mut history = History::read(target.folder())?;
-    let before = history.before(name, current).cloned().ok_or_else(|| {
-        Error::new(ErrorKind::NotFound, format!("go back with {name}"))
-            .because("nothing else of it served before, as far as this machine knows")
-    })?;
-    let code = bring(app, &target, &client, name, &before, Duration::from_secs(args.timeout)).await?;
-    history.go_back_to(name, &before)?;
-    Ok(code)
+    let opened = Opened::of(app).await?;
+    let _lock = opened.lock(app, "serve rollback")?;
+    let served = opened.served();
+    let names = served.secrets_to_roll_back(&args.name).await?;
+    let secrets = values(app, names.iter().map(|(variable, name)| (name, variable)))?;
+    let limit = Duration::from_secs(args.timeout);
+    Ok(follow(app, &args.name, served.roll_back(&args.name, &secrets, limit)).await?)
 }

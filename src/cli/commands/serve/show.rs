@@ -3,15 +3,15 @@
 use secrecy::ExposeSecret as _;
 use serde_json::json;
 
-use super::deploy::{DEFAULT, named};
-use super::way::{Way, key};
+use super::open::Opened;
 use crate::cli::app::App;
 use crate::cli::exit_code;
 use crate::cli::output::Table;
 use crate::cli::signals::Ends;
 use crate::cli::target::Target;
+use crate::cluster::serve::named;
 use crate::error::{Error, ErrorKind};
-use crate::ray::{Application, ApplicationStatus, Deployment, Replica};
+use crate::ray::{Application, ApplicationStatus, DEFAULT_APPLICATION, Deployment, Replica};
 
 /// The arguments of `serve status`.
 #[derive(Debug, clap::Args)]
@@ -68,7 +68,7 @@ pub(crate) async fn status(app: &App, args: &StatusArgs) -> anyhow::Result<u8> {
                 (*name).clone(),
                 deployment_name.clone(),
                 deployment.status.to_lowercase(),
-                format!("{} of {}", running(deployment), deployment.target_num_replicas),
+                format!("{} of {}", deployment.running(), deployment.target_num_replicas),
                 takes(deployment),
                 on.join(", "),
             ]);
@@ -88,10 +88,6 @@ fn word(status: ApplicationStatus) -> String {
     text.as_ref().and_then(|text| text.as_str()).unwrap_or_default().to_lowercase().replace('_', " ")
 }
 
-fn running(deployment: &Deployment) -> usize {
-    deployment.replicas.iter().filter(|replica| replica.state == "RUNNING").count()
-}
-
 /// What each replica takes: `1 CPU, 1 GPU`.
 fn takes(deployment: &Deployment) -> String {
     let all = deployment.required_resources.iter().filter(|(_, amount)| **amount > 0.0);
@@ -102,7 +98,7 @@ fn takes(deployment: &Deployment) -> String {
 #[derive(Debug, clap::Args)]
 pub(crate) struct LogsArgs {
     /// The application's name
-    #[arg(default_value = DEFAULT)]
+    #[arg(default_value = DEFAULT_APPLICATION)]
     name: String,
     /// How many lines of each replica
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=100_000))]
@@ -117,7 +113,7 @@ pub(crate) async fn logs(app: &App, args: &LogsArgs) -> anyhow::Result<u8> {
     let mut found = false;
     for (name, deployment) in &application.deployments {
         // Those that ended say why they did.
-        let ended = deployment.recent_dead_replicas.iter().rev().take(1).filter(|_| running(deployment) == 0);
+        let ended = deployment.recent_dead_replicas.iter().rev().take(1).filter(|_| deployment.running() == 0);
         for replica in ended.chain(&deployment.replicas) {
             match client.replica_log(replica, args.tail as usize).await {
                 Ok(text) => {
@@ -140,19 +136,16 @@ pub(crate) async fn logs(app: &App, args: &LogsArgs) -> anyhow::Result<u8> {
 #[derive(Debug, clap::Args)]
 pub(crate) struct UrlArgs {
     /// The application's name
-    #[arg(default_value = DEFAULT)]
+    #[arg(default_value = DEFAULT_APPLICATION)]
     name: String,
 }
 
 pub(crate) async fn url(app: &App, args: &UrlArgs) -> anyhow::Result<u8> {
-    let target = Target::choose(app)?;
-    let client = target.client(app).await?;
-    let serving = client.serving().await?;
+    let opened = Opened::of(app).await?;
+    let serving = opened.client.serving().await?;
     let prefix = named(&serving, &args.name)?.route_prefix.clone().unwrap_or_default();
-    drop(client);
     let mut ends = Ends::listen()?;
-    let way = Way::open(app, &target).await?;
-    let key = key(&target)?;
+    let (way, key) = (opened.served().way().await?, opened.served().key());
     let address = format!("{}{prefix}", way.url);
     if app.json() {
         app.ui.json(&json!({"v": 1, "type": "serve_url", "url": address, "key": key.expose_secret()}));

@@ -1,6 +1,6 @@
 //! What was deployed and served: the configurations of each application, oldest first.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -19,6 +19,9 @@ const KEPT: usize = 10;
 pub(super) struct History {
     version: u32,
     applications: BTreeMap<String, Vec<Value>>,
+    /// The applications of the spec at the last `up`.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    of_spec: BTreeSet<String>,
     #[serde(skip)]
     path: PathBuf,
 }
@@ -34,7 +37,7 @@ impl History {
                 Ok(Self { path, ..read })
             }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                Ok(Self { version: VERSION, applications: BTreeMap::new(), path })
+                Ok(Self { version: VERSION, applications: BTreeMap::new(), of_spec: BTreeSet::new(), path })
             }
             Err(error) => Err(error).doing(ErrorKind::State, doing),
         }
@@ -57,12 +60,37 @@ impl History {
         self.applications.get(name)?.iter().rev().find(|configuration| Some(*configuration) != current)
     }
 
-    /// Forgets all that was deployed after this configuration.
-    pub(super) fn go_back_to(&mut self, name: &str, configuration: &Value) -> Result<()> {
+    /// The last configuration that served.
+    pub(super) fn last(&self, name: &str) -> Option<&Value> {
+        self.applications.get(name)?.last()
+    }
+
+    /// All configurations.
+    pub(super) fn configurations(&self) -> impl Iterator<Item = &Value> {
+        self.applications.values().flatten()
+    }
+
+    /// Forgets all that was deployed after this configuration, which is now another where its secrets have other values.
+    pub(super) fn go_back_to(&mut self, name: &str, configuration: &Value, as_it_is: &Value) -> Result<()> {
         let Some(all) = self.applications.get_mut(name) else { return Ok(()) };
         if let Some(at) = all.iter().rposition(|one| one == configuration) {
-            all.truncate(at + 1);
+            all.truncate(at);
+            all.push(as_it_is.clone());
         }
+        self.write()
+    }
+
+    /// The applications of the spec at the last `up`.
+    pub(super) fn of_spec(&self) -> &BTreeSet<String> {
+        &self.of_spec
+    }
+
+    /// Keeps which applications are of the spec.
+    pub(super) fn set_of_spec(&mut self, names: BTreeSet<String>) -> Result<()> {
+        if self.of_spec == names {
+            return Ok(());
+        }
+        self.of_spec = names;
         self.write()
     }
 
@@ -89,9 +117,9 @@ mod tests {
         assert_eq!(history.before("food", Some(&json!(3))), Some(&json!(2)));
         // What failed is not among them: the last one that served is before it.
         assert_eq!(history.before("food", Some(&json!("failed"))), Some(&json!(3)));
-        history.go_back_to("food", &json!(2)).unwrap();
+        history.go_back_to("food", &json!(2), &json!(2)).unwrap();
         assert_eq!(history.before("food", Some(&json!(2))), Some(&json!(1)));
-        history.go_back_to("food", &json!(1)).unwrap();
+        history.go_back_to("food", &json!(1), &json!(1)).unwrap();
         assert_eq!(history.before("food", Some(&json!(1))), None);
         assert_eq!(history.before("other", None), None);
     }

@@ -4,20 +4,19 @@ use std::time::Duration;
 
 use secrecy::{ExposeSecret as _, SecretString};
 
-use crate::cli::app::App;
-use crate::cli::target::Target;
-use crate::cluster::Forward;
+use crate::cluster::machines::{Forward, Machines, SERVE_PORT};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
-use crate::ray::serve_key;
+use crate::name::Key;
 use crate::runtime;
+use crate::state::ClusterState;
 
 /// The timeout of a request that shows whether the proxy asks for a key.
 const PROBE_LIMIT: Duration = Duration::from_secs(10);
 
 /// An address of this machine that leads to the applications, while this lives.
-pub(super) struct Way {
+pub struct Way {
     /// `http://127.0.0.1:PORT`.
-    pub(super) url: String,
+    pub url: String,
     forward: Option<Forward>,
 }
 
@@ -25,29 +24,35 @@ pub(super) struct Way {
 ///
 /// # Errors
 /// If the cluster's runtime has none.
-pub(super) fn port(target: &Target) -> Result<u16> {
-    let state = &target.known.state;
-    let runtime = state.spec.as_ref().map(|spec| spec.runtime).filter(|_| state.platform().is_none());
-    let port = runtime.and_then(|runtime| runtime::of(runtime).serve_port(&target.head_ports().ok()?));
+pub fn port(state: &ClusterState) -> Result<u16> {
+    if state.platform().is_some() {
+        return Ok(SERVE_PORT);
+    }
+    let runtime = state.spec.as_ref().map(|spec| spec.runtime);
+    let ports = state.host(&Key::host(0)).and_then(|host| host.ports.as_ref());
+    let port = runtime.and_then(|runtime| runtime::of(runtime).serve_port(ports?));
     port.ok_or_else(|| {
-        Error::new(ErrorKind::Unsupported, format!("serve applications on {}", target.name))
-            .because("it can be done where the nodes are processes of a host: `runtime: native`")
+        Error::new(ErrorKind::Unsupported, format!("serve applications on {}", state.name))
+            .because("it can be done with `runtime: native`, and on Kubernetes")
     })
 }
 
 impl Way {
     /// Opens it.
-    pub(super) async fn open(app: &App, target: &Target) -> Result<Self> {
-        let port = port(target)?;
-        if !target.is_remote() {
+    ///
+    /// # Errors
+    /// If the cluster's runtime has no port for applications, or the head does not answer.
+    pub async fn open(state: &ClusterState, machines: &Machines) -> Result<Self> {
+        let port = port(state)?;
+        if state.is_here() {
             return Ok(Self { url: format!("http://127.0.0.1:{port}"), forward: None });
         }
-        let forward = target.machines(app).await?.forward("head", port, None).await?;
+        let forward = machines.forward("head", port, None).await?;
         Ok(Self { url: format!("http://{}", forward.local()), forward: Some(forward) })
     }
 
     /// Closes it, and waits until nothing listens.
-    pub(super) async fn close(self) {
+    pub async fn close(self) {
         if let Some(forward) = self.forward {
             forward.close().await;
         }
@@ -74,9 +79,4 @@ impl Way {
         Err(Error::new(ErrorKind::NotReady, doing())
             .because(format!("without the key the proxy answers {without}, with it {with}")))
     }
-}
-
-/// The key to the applications of a cluster.
-pub(super) fn key(target: &Target) -> Result<SecretString> {
-    Ok(serve_key(&target.token()?))
 }

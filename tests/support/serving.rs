@@ -1,0 +1,50 @@
+//! An application of Serve on whatever runs the cluster.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
+
+use super::{TestEnv, get, interrupt};
+
+/// Answers with how many nodes its second deployment answered from.
+const APP: &str = "
+import asyncio
+import ray
+from ray import serve
+
+@serve.deployment(num_replicas=NODES, max_replicas_per_node=1, ray_actor_options={'num_cpus': 0.1})
+class Here:
+    def __call__(self):
+        return ray.get_runtime_context().get_node_id()
+
+@serve.deployment(ray_actor_options={'num_cpus': 0.1})
+class Count:
+    def __init__(self, here):
+        self.here = here
+
+    async def __call__(self, request):
+        seen = await asyncio.gather(*[self.here.remote() for _ in range(40)])
+        return f'{len(set(seen))} answer, key {request.headers.get(\"x-gpucl-key\")}'
+
+count = Count.bind(Here.bind())
+";
+
+/// Deploys an application with a replica on each of so many nodes, and asks it through `serve url`, with the key and
+/// without. It is left there.
+#[track_caller]
+pub(crate) fn an_application_answers(env: &TestEnv, cluster: &str, nodes: usize) {
+    env.write("served/served.py", &APP.replace("NODES", &nodes.to_string()));
+    env.run(&["serve", "deploy", "-c", cluster, "served:count", "--working-dir", "served"])
+        .exits(0)
+        .prints("default serves");
+    env.run(&["serve", "status", "-c", cluster]).exits(0).prints(&format!("{nodes} of {nodes}"));
+    let mut child = env.command(&["serve", "url", "-c", cluster]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let [url, key] = [(); 2].map(|()| lines.next().unwrap().unwrap());
+    let key = key.strip_prefix("X-Gpucl-Key: ").unwrap();
+    let answers =
+        [&[][..], &[("X-Gpucl-Key", "0")], &[("X-Gpucl-Key", key)]].map(|headers| get(&url, headers).unwrap());
+    interrupt(&child);
+    child.wait().unwrap();
+    assert_eq!([answers[0].0, answers[1].0], [401; 2], "{answers:?}");
+    assert_eq!(answers[2], (200, format!("{nodes} answer, key None")));
+}
