@@ -107,6 +107,14 @@ bench:
     cargo build --release
     python3 benches/startup.py
 
+# fifty requests a second for five minutes through an update, a rollback, and kills of a replica and of its node: on a
+# cluster of gpucl, and on a bare Ray of the same version (twelve minutes; nothing else should use the machine)
+serve-load seconds="300":
+    cargo build
+    python3 -B benches/serve_faults.py gpucl target/debug/gpucl {{ seconds }}
+    ray=$(ls -d ${XDG_CACHE_HOME:-$HOME/.cache}/gpucl/environments/ray-*/bin/ray | head -1); \
+        python3 -B benches/serve_faults.py bare $ray {{ seconds }}
+
 # the time of a release build from scratch, as a newcomer sees it
 build-time:
     dir=$(mktemp -d) && (time CARGO_TARGET_DIR="$dir" cargo build --release); rm -rf "$dir"

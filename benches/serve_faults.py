@@ -34,6 +34,13 @@ class Food:
 
 food = Food.bind()
 """
+# `ray start`, which refuses to join a node on the loopback to another (ray 2.60.0), without that refusal.
+JOIN = """\
+import types
+from ray.scripts import scripts
+scripts.ray_constants = types.SimpleNamespace(**{**vars(scripts.ray_constants), "ENABLE_RAY_CLUSTER": True})
+scripts.main()
+"""
 SPEC = "name: load\nprovider: local\noversubscribe: true\nray: {head: {cpus: 0}, workers: {count: 2, cpus: 1}}\n"
 
 
@@ -109,7 +116,7 @@ class Gpucl:
         status = json.loads(self.run("serve", "status", "--output", "json").splitlines()[0])
         return [(it["pid"], it["node"]) for it in status["deployments"][0]["replicas"] if it["state"] == "RUNNING"]
 
-    def kill_node(self, node):
+    def kill_node(self, _, node):
         """Kills a worker's node."""
         self.run("worker", "kill", node)
 
@@ -128,7 +135,7 @@ class Bare:
     PORT = 46300
 
     def __init__(self, ray, folder):
-        self.ray, self.folder, self.nodes = ray, folder, {}
+        self.ray, self.folder, self.nodes = os.path.abspath(ray), folder, {}
         for version in (1, 2):
             (folder / f"v{version}").mkdir()
             (folder / f"v{version}/app.py").write_text(APP)
@@ -148,7 +155,8 @@ class Bare:
         first = self.PORT + 100 * number
         names = ["dashboard-agent-listen-port", "dashboard-agent-grpc-port", "runtime-env-agent-port"]
         names += ["metrics-export-port", "node-manager-port", "object-manager-port"]
-        words = [self.ray, "start", "--block", "--node-ip-address", "127.0.0.1", "--object-store-memory", "200000000"]
+        python = os.path.join(os.path.dirname(self.ray), "python")
+        words = [python, "-c", JOIN, "start", "--block", "--node-ip-address", "127.0.0.1", "--object-store-memory", "200000000"]
         for at, name in enumerate(names):
             words += [f"--{name}", str(first + 10 + at)]
         words += ["--min-worker-port", str(first + 20), "--max-worker-port", str(first + 99), "--num-gpus", "0"]
@@ -179,9 +187,10 @@ class Bare:
         """Starts it; the address of its applications, and no key."""
         self.start(0)
         wait("the head", lambda: self.alive())
-        self.start(1)
-        self.start(2)
-        wait("all nodes", lambda: len(self.alive()) == 3)
+        # One after the other: two at once take the same names in the folder of the session.
+        for number in (1, 2):
+            self.start(number)
+            wait("all nodes", lambda: len(self.alive()) == number + 1)
         self.deploy(1)
         return f"http://127.0.0.1:{self.PORT + 5}/", None
 
@@ -210,9 +219,9 @@ class Bare:
         all_replicas = self.status()["deployments"]["Food"]["replicas"]
         return [(it["pid"], it["node_id"]) for it in all_replicas if it["state"] == "RUNNING"]
 
-    def kill_node(self, node):
-        """Kills a worker's node. It is not started again."""
-        pid, parents = next(pid for pid, its in self.replicas() if its == node), processes()
+    def kill_node(self, pid, _):
+        """Kills the node of a replica's process. It is not started again."""
+        parents = processes()
         starters = [process.pid for process in self.nodes.values()]
         while pid not in starters:
             pid = parents[pid]
@@ -241,8 +250,15 @@ def wait(name, is_there):
 
 def one_of(cluster):
     """A replica: its process, and its node."""
-    wait("two replicas", lambda: len(cluster.replicas()) == 2)
-    return cluster.replicas()[0]
+    found = []
+
+    def are_there():
+        found[:] = cluster.replicas()
+        return len(found) == 2 and all(pid in processes() for pid, _ in found)
+
+    # One that was just killed is still in Serve's list.
+    wait("two replicas", are_there)
+    return found[0]
 
 
 async def rounds(cluster, load, part):
@@ -252,7 +268,7 @@ async def rounds(cluster, load, part):
         ("update", lambda: cluster.deploy(2)),
         ("rollback", cluster.roll_back),
         ("kill -9 of a replica", lambda: os.kill(one_of(cluster)[0], signal.SIGKILL)),
-        ("kill of its node", lambda: cluster.kill_node(one_of(cluster)[1])),
+        ("kill of its node", lambda: cluster.kill_node(*one_of(cluster))),
     ]
     running = asyncio.create_task(load.run(part * 5))
     begins = [("nothing", 0.0)]

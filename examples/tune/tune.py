@@ -7,6 +7,7 @@ import time
 
 import numpy
 from ray import tune
+from ray.air.integrations.mlflow import MLflowLoggerCallback
 from ray.tune.schedulers import ASHAScheduler
 
 arguments = argparse.ArgumentParser(description=__doc__)
@@ -22,6 +23,11 @@ def storage():
     if os.environ.get("AWS_ENDPOINT_URL"):
         return "s3://ray"
     return os.environ.get("GPUCL_DATA") or str(pathlib.Path.home() / "gpucl-examples")
+
+
+def trackers():
+    """What records each of them as a run in the cluster's MLflow, if it has one."""
+    return [MLflowLoggerCallback(experiment_name="tune")] if os.environ.get("MLFLOW_TRACKING_URI") else []
 
 
 def data(seed, rows=2000, columns=50):
@@ -62,7 +68,9 @@ tuner = tune.Tuner(
         num_samples=arguments.samples,
         scheduler=ASHAScheduler(max_t=arguments.epochs, grace_period=1, reduction_factor=2),
     ),
-    run_config=tune.RunConfig(name=f"tune-{int(time.time())}", storage_path=storage(), verbose=0),
+    run_config=tune.RunConfig(
+        name=f"tune-{int(time.time())}", storage_path=storage(), verbose=0, callbacks=trackers()
+    ),
 )
 results = tuner.fit()
 epochs = [result.metrics["training_iteration"] for result in results]
