@@ -51,7 +51,7 @@ fn rendered(case: &serde_json::Value) -> Case {
             tag: scope.tag(&Key::host(index)).to_string(),
             facts,
             address: format!("10.0.0.{}", index + 11),
-            ports: HostPorts::choose(&BTreeSet::new()),
+            ports: HostPorts::choose(&spec, &HostPorts::default(), &BTreeSet::new()),
             folders: HostFolders::default(),
             site: gpucl::provider::Site::default(),
         })

@@ -247,6 +247,11 @@ impl Renderer {
             volumes.push(json!({ "name": "preparation", "configMap": { "name": name } }));
             volume_mounts.push(json!({ "name": "preparation", "mountPath": PREPARATION, "readOnly": true }));
         }
+        let mut environment = environment(name, cluster);
+        if is_head && self.settings.service_type != ServiceType::ClusterIP {
+            // `templates/ray-native/serving.py` reads it.
+            environment.push(json!({ "name": "GPUCL_SERVE_OPEN", "value": "1" }));
+        }
         let suffix = if group.gpus > 0 { "gpu" } else { "cpu" };
         let mut pod = Pod {
             image: settings
@@ -254,7 +259,7 @@ impl Renderer {
                 .clone()
                 .unwrap_or_else(|| format!("rayproject/ray:{}-py312-{suffix}", cluster.ray_version)),
             start: start_parameters(group, is_head),
-            environment: environment(name, cluster),
+            environment,
             environment_from: settings.secrets.iter().map(|name| json!({ "secretRef": { "name": name } })).collect(),
             labels: settings.labels.clone(),
             annotations: settings.annotations.clone(),
@@ -323,7 +328,8 @@ pub(super) fn opened(service_type: ServiceType) -> Option<String> {
         ServiceType::LoadBalancer => "an address of its own, which may be public",
     };
     Some(format!(
-        "service_type {}: the dashboard and Ray's client are open at {to}; Ray asks for the token there",
+        "service_type {}: the dashboard, Ray's client and applications of Serve are open at {to}; Ray asks for the token \
+         there, and applications for their key",
         service_type.name()
     ))
 }

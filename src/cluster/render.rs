@@ -124,7 +124,7 @@ fn hosts(spec: &Spec, scope: &crate::name::Scope, known: &ClusterState) -> Vec<H
             tag: scope.tag(&key).to_string(),
             facts: noted.facts.unwrap_or_else(|| stand_in(spec, index)),
             address: noted.address.unwrap_or_else(|| address_of(&spec.hosts[index])),
-            ports: noted.ports.unwrap_or_else(|| runtime.choose_ports(&BTreeSet::new())),
+            ports: runtime.choose_ports(spec, noted.ports.unwrap_or_default(), &BTreeSet::new()),
             folders: runtime.folders_of(&scope.tag(&key).to_string()).at_site(&site),
             site,
             key,

@@ -592,7 +592,9 @@ def jupyter(want, token):
 
 def mlflow(want):
     """Checks that a run and an artifact can be written and read with the login of jobs, and not without it."""
-    login = basic(want["user"], read(f"{SECRETS}/mlflow_password"))
+    given = json.loads(read(f"{SECRETS}/mlflow.json"))
+    user = given["MLFLOW_TRACKING_USERNAME"]
+    login = basic(user, given["MLFLOW_TRACKING_PASSWORD"])
     json_type = {"Content-Type": "application/json"}
 
     def call(path, body=None, headers=login, method="POST"):
@@ -606,7 +608,7 @@ def mlflow(want):
         return json.loads(text)
 
     search = "/api/2.0/mlflow/experiments/search"
-    refused = [call(search, {"max_results": 1}, headers)[0] for headers in ({}, basic(want["user"], "wrong"))]
+    refused = [call(search, {"max_results": 1}, headers)[0] for headers in ({}, basic(user, "wrong"))]
     begun = time.time_ns() // 1_000_000
     created = answer("/api/2.0/mlflow/runs/create", {"experiment_id": "0", "run_name": "gpucl-check", "start_time": begun})
     run = created["run"]["info"]["run_id"]

@@ -3,13 +3,14 @@
 Ray executes this in place of its own `default_worker.py`, which follows, where `gpucl serve` has started Serve: its
 controller, and with it the proxy, and the replicas have GPUCL_SERVE in their environment. `worker.py` decides it.
 
-A replica listens for other replicas on all addresses of its machine, with no setting for it, although Serve calls it by
-other means unless it is set to use gRPC (ray 2.60.0). Another Ray may need no change, or another: the check `closed
-ports` finds that.
+A replica listens for other replicas on all addresses of its machine, at a port that no firewall can know, with no setting
+for it (ray 2.60.0). Nothing asks there unless RAY_SERVE_USE_GRPC_BY_DEFAULT is 1, which works within one node then.
+Another Ray may need no change, or another: the check `closed ports` finds that.
 
 Needs the standard library, and in the proxy Starlette, which Serve has; Ray's own script follows.
 """
 
+import functools
 import hashlib
 import hmac
 import importlib.util
@@ -20,8 +21,8 @@ import sys
 # The module that Serve takes its proxy's middlewares from: this one.
 NAME = "gpucl_serving"
 CALLBACK = "RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH"
-# Serve's own settings, of which each has replicas called by gRPC.
-BY_GRPC = ("RAY_SERVE_USE_GRPC_BY_DEFAULT", "RAY_SERVE_PROXY_USE_GRPC")
+# In a pod whose service is open to others: the proxy listens on all addresses.
+OPEN = "GPUCL_SERVE_OPEN"
 NO_KEY = b"no key: `gpucl serve url` prints the address and the key\n"
 
 
@@ -98,15 +99,25 @@ def after_import(name, change):
 
 
 def on_loopback(module):
-    """Has replicas listen for each other on the loopback, unless those of other machines are to call them there."""
-    from ray.serve._private import constants
-
-    calls_by_grpc = any(getattr(constants, name, False) for name in BY_GRPC)
-    if calls_by_grpc and os.environ.get("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER") != "0":
-        return
+    """Has replicas listen for each other on the loopback."""
     add = getattr(module, "add_port_to_grpc_server", None)
     if add is not None:
         module.add_port_to_grpc_server = lambda server, at: add(server, at.replace("[::]", "127.0.0.1"))
+
+
+def on_all_addresses(module):
+    """Has the proxy listen on all addresses, if it asks for a key."""
+    configure = module.configure_http_middlewares
+
+    # Ray sends the proxy's class as it is, with this function as a name of its module.
+    @functools.wraps(configure)
+    def configured(options):
+        options = configure(options)
+        if any(one.cls is KeyGate for one in options.middlewares):
+            options.host = "0.0.0.0"
+        return options
+
+    module.configure_http_middlewares = configured
 
 
 def main():
@@ -114,6 +125,8 @@ def main():
     sys.modules[NAME] = sys.modules[__name__]
     os.environ[CALLBACK] = f"{NAME}:middlewares"
     after_import("ray.serve._private.replica", on_loopback)
+    if os.environ.get(OPEN) == "1":
+        after_import("ray.serve._private.http_util", on_all_addresses)
     place = os.path.dirname(importlib.util.find_spec("ray").origin)
     script = os.path.join(place, "_private", "workers", "default_worker.py")
     sys.path[0] = os.path.dirname(script)

@@ -1,13 +1,15 @@
 """Becomes the MLflow server of a cluster: runs and models in SQLite, artifacts in the cluster's store or in a folder.
 
-    python -I -B tracking.py HOME PORT [ENDPOINT REGION S3-URI]
+    python -I -B tracking.py HOME ADDRESS:PORT [--name NAME] [--store ENDPOINT REGION S3-URI]
 
 It is run by the Python of MLflow's environment. Everything is in HOME/mlflow, which is private. The login is asked for
-from the first start: MLflow itself has no default password, and refuses to start without one.
+from the first start: MLflow itself has no default password, and refuses to start without one. NAME is what the cluster
+calls this host, where that is not the loopback; under other names nothing is answered.
 
 Needs MLflow.
 """
 
+import argparse
 import hashlib
 import os
 import sys
@@ -23,14 +25,42 @@ def write(path, text):
         file.write(text)
 
 
+def forget_other_logins(own, password):
+    """Removes the logins of an earlier cluster whose runs are here."""
+    path, mark = f"{own}/auth.of", hashlib.sha256(f"logins of {password}".encode()).hexdigest()
+    try:
+        with open(path, encoding="utf-8") as file:
+            if file.read() == mark:
+                return
+    except FileNotFoundError:
+        pass
+    for name in ("auth.db", "auth.db-wal", "auth.db-shm", "auth.db-journal"):
+        if os.path.exists(f"{own}/{name}"):
+            os.remove(f"{own}/{name}")
+    write(path, mark)
+
+
+def arguments():
+    """Returns the command line's arguments."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("home")
+    parser.add_argument("address")
+    parser.add_argument("--name")
+    parser.add_argument("--store", nargs=3, metavar=("ENDPOINT", "REGION", "S3-URI"))
+    return parser.parse_args()
+
+
 def main():
     """Becomes the server."""
-    home, port = sys.argv[1], sys.argv[2]
+    given = arguments()
+    home = given.home
+    host, _, port = given.address.rpartition(":")
     os.umask(0o077)
     own = f"{home}/mlflow"
     os.makedirs(f"{own}/artifacts", mode=0o700, exist_ok=True)
     with open(f"{home}/secrets/mlflow_password", encoding="utf-8") as file:
         password = file.read().strip()
+    forget_other_logins(own, password)
     write(
         f"{own}/auth.ini",
         "[mlflow]\n"
@@ -56,8 +86,8 @@ def main():
         }
     )
     artifacts = f"{own}/artifacts"
-    if len(sys.argv) > 3:
-        endpoint, region, artifacts = sys.argv[3:6]
+    if given.store:
+        endpoint, region, artifacts = given.store
         environment.update(
             {
                 "MLFLOW_S3_ENDPOINT_URL": endpoint,
@@ -66,9 +96,10 @@ def main():
             }
         )
     os.chdir(own)
-    words = [sys.executable, "-B", "-m", "mlflow", "server", "--app-name", "basic-auth", "--host", "127.0.0.1", "--port", port]
+    words = [sys.executable, "-B", "-m", "mlflow", "server", "--app-name", "basic-auth", "--host", host, "--port", port]
     words += ["--workers", "1", "--backend-store-uri", f"sqlite:///{own}/mlflow.db", "--artifacts-destination", artifacts]
-    words += ["--allowed-hosts", "127.0.0.1:*,localhost:*"]
+    names = ["127.0.0.1", "localhost", *([given.name] if given.name else [])]
+    words += ["--allowed-hosts", ",".join(f"{name}:*" for name in names)]
     os.execve(sys.executable, words, environment)
 
 

@@ -338,6 +338,9 @@ fn beside(env: &TestEnv, spec: &Value) {
     for path in spec["files"].as_array().into_iter().flatten().filter_map(|file| file["path"].as_str()) {
         files.insert(format!("{path}/train.py"), "print('here')\n".to_owned());
     }
+    for path in spec["serve"].as_array().into_iter().flatten().filter_map(|one| one["working_dir"].as_str()) {
+        files.insert(format!("{path}/app.py"), "food = None\n".to_owned());
+    }
     let external = &spec["services"]["object_store"]["external"];
     if let Some(path) = external["credentials_file"].as_str() {
         let profile = external["profile"].as_str().unwrap_or("default");

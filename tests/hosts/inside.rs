@@ -92,7 +92,7 @@ pub(crate) fn a_job_gets_nothing_but_its_own(env: &TestEnv, host: &TestHost, clu
     assert_eq!(line("status"), "NoNewPrivs 1 CapBnd 0000000000000000 CapEff 0000000000000000");
     assert!(line("metadata").starts_with("refused"), "{said}");
     assert!(host.sh(fetch).contains("host-key-of-the-user-data"), "the host itself still reaches it");
-    assert_eq!(line("files"), "aws_credentials prometheus_headers ray_token");
+    assert_eq!(line("files"), "aws_credentials mlflow.json prometheus_headers ray_token");
     for name in ["grafana_password", "jupyter_token"] {
         let path = env.home().join(format!(".local/state/gpucl/clusters/{cluster}/secrets/{name}"));
         let secret = std::fs::read_to_string(path).unwrap();

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::closed;
 use super::inside;
+use super::served;
 use super::spec::{env, gpucl, spec};
 use super::testbed::TestHost;
 use crate::support::{TestEnv, turn, until};
@@ -14,7 +15,7 @@ fn a_fresh_host_with_two_gpus_comes_to_ready_and_goes() {
     let _turn = turn();
     let host = TestHost::start("one", &["--gpus", "nvidia:2", "--image", "fresh"]);
     let env = env();
-    env.write("cluster.yaml", &spec("one", &[&host], ""));
+    env.write("cluster.yaml", &spec("one", &[&host], "services: {mlflow: true}\n"));
 
     let (begin, before) = (Instant::now(), host.sessions());
     let up = gpucl(&env, &["up"]).exits(0).prints("ready:").says("Stand-in GPU");
@@ -28,6 +29,10 @@ fn a_fresh_host_with_two_gpus_comes_to_ready_and_goes() {
 
     grafana_is_provisioned_as_ray_does_it(&host);
     again_beside_a_job(&env, &host);
+    let begin = Instant::now();
+    served::plain_jobs_and_notebooks_log_runs(&env, &host);
+    served::applications_answer_who_has_the_key(&env, &[&host]);
+    println!("runs logged, an application deployed, updated, rolled back: {:.0} s", begin.elapsed().as_secs_f64());
     pages(&env);
     closed::nothing_of_ours_answers(&host);
     closed::a_neighbour_reaches_nothing(&env, &host);
@@ -136,8 +141,12 @@ fn pages(env: &TestEnv) {
         let (browser, program) = (first.ask(&page), first.ask_as_a_program(&page));
         println!("{page}: {browser:?}, as a program {program:?}");
         assert_eq!(browser.0, 200, "{page} with its key and its login");
-        // The portal logs in to Ray's page automatically.
-        assert!(page == "dashboard" || matches!(browser.1, 401 | 403), "{page} without its login: {}", browser.1);
+        // The portal logs in to these automatically.
+        assert!(
+            matches!(page.as_str(), "dashboard" | "mlflow") || matches!(browser.1, 401 | 403),
+            "{page} without its login: {}",
+            browser.1
+        );
         assert_eq!(browser.2, 401, "{page} without its key");
         // The login of the store's console is a form, for which it takes a browser.
         assert_eq!(program.0, if page == "object-store" { 401 } else { 200 }, "{page} by its credential alone");
@@ -260,6 +269,7 @@ impl Dashboard {
             "dashboard" => ("/api/version", Vec::new()),
             "grafana" => ("/api/search", basic("admin", "grafana_password")),
             "prometheus" => ("/api/v1/targets", basic("gpucl", "prometheus_password")),
+            "mlflow" => ("/api/2.0/mlflow/experiments/search?max_results=1", basic("gpucl", "mlflow_password")),
             "jupyter" => {
                 let token = format!("Authorization: token {}", self.secret("jupyter_token"));
                 ("/api/contents", vec!["-H".to_owned(), token])

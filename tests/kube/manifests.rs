@@ -91,7 +91,8 @@ fn what_the_spec_says_is_what_the_api_server_keeps() {
     let env = TestEnv::new();
     let spec = everything(&env, &json!({ "zone": "a" }));
     let plan = env.run(&["plan", &spec]).exits(0);
-    assert!(plan.stdout.contains("service_type NodePort: the dashboard and Ray's client are open"), "{}", plan.stdout);
+    let open = "service_type NodePort: the dashboard, Ray's client and applications of Serve are open";
+    assert!(plan.stdout.contains(open), "{}", plan.stdout);
     let mut up = env.command(&["up", "--yes", "--at", &place("ada"), &spec]);
     let mut up = up.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let found = until("the cluster is there", 60, || {

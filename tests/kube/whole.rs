@@ -10,7 +10,8 @@ use serde_json::json;
 use super::secrets::keep_secret;
 use super::testbed::{self, kubectl, nothing_is_left, place, testbed, turn};
 use crate::support::{
-    TestEnv, an_application_answers, checks_pass_beside_a_job_that_holds_all_gpus, dashboard_wants_its_token, interrupt,
+    TestEnv, an_application_answers, checks_pass_beside_a_job_that_holds_all_gpus, dashboard_wants_its_token, get,
+    interrupt,
 };
 
 #[test]
@@ -21,7 +22,7 @@ fn a_cluster_is_brought_up_changed_stopped_and_removed() {
     // Named after its model, as in KubeRay's own guide.
     let gpu = json!({ "name": "gpu", "count": 1, "cpus": 1, "gpus": 1, "resources": { "NVIDIA-A100-SXM4-80GB": 1 } });
     let cpu = json!({ "name": "cpu", "min": 0, "max": 2, "cpus": 1, "resources": { "fast": 2 } });
-    let settings = testbed::settings("ada", &json!({}));
+    let settings = testbed::settings("ada", &json!({ "service_type": "NodePort" }));
     let spec = testbed::spec(&env, "demo", &settings, &json!([gpu, cpu]), &json!({}));
     // A file does not choose the place of a first cluster.
     env.run(&["up", "--yes", &spec]).exits(2).says("--at");
@@ -50,7 +51,7 @@ fn a_cluster_is_brought_up_changed_stopped_and_removed() {
     let there = env.run(&["exec", "-c", "demo", "--host", "head", "--", "sh", "-c", "id -u; exit 3"]);
     assert_eq!((there.code, there.stdout.trim()), (Some(3), "1000"), "{}", there.stderr);
     let begin = Instant::now();
-    an_application_answers(&env, "demo", 1);
+    an_open_application_wants_its_key(&env);
     println!("an application: {:.1} s", begin.elapsed().as_secs_f64());
     after_ready(&env);
     dashboard_wants_its_token(&env, "demo");
@@ -58,7 +59,7 @@ fn a_cluster_is_brought_up_changed_stopped_and_removed() {
     // What differs is changed, and nothing else.
     let pods = || kubectl(&["-n", "team-a", "get", "pods", "-l", "ray.io/node-type=head", "-o", "name"]);
     let head = pods();
-    let more = json!({ "groups": { "gpu": { "labels": { "changed": "yes" } } } });
+    let more = json!({ "service_type": "NodePort", "groups": { "gpu": { "labels": { "changed": "yes" } } } });
     // Named after its model, as in KubeRay's own guide.
     let gpu = json!({ "name": "gpu", "count": 1, "cpus": 1, "gpus": 1, "resources": { "NVIDIA-A100-SXM4-80GB": 1 } });
     let cpu = json!({ "name": "cpu", "min": 0, "max": 2, "cpus": 1, "resources": { "fast": 2 } });
@@ -72,11 +73,41 @@ fn a_cluster_is_brought_up_changed_stopped_and_removed() {
     env.run(&["stop", "-c", "demo"]).exits(0);
     assert_eq!(kubectl(&["-n", "team-a", "get", "pods", "-o", "name"]), "");
     env.run(&["status", "-c", "demo"]).prints("stopped");
+    // Its service is not open any more.
+    let spec = testbed::spec(&env, "demo", &testbed::settings("ada", &json!({})), &json!([gpu, cpu]), &json!({}));
     env.run(&["up", "--yes", &spec]).exits(0).prints("ready:");
+    let begin = Instant::now();
+    an_application_answers(&env, "demo", 1);
+    no_other_pod_reaches_it(&env);
+    println!("a closed application: {:.1} s", begin.elapsed().as_secs_f64());
     let down = env.run(&["down", "--yes", "-c", "demo"]).exits(0).prints("nothing of demo is left");
     println!("{}{}", down.stdout, down.stderr);
     nothing_is_left();
     assert_eq!(testbed()["gpus"], 2);
+}
+
+/// The port of applications is on the loopback of the head's pod.
+fn no_other_pod_reaches_it(env: &TestEnv) {
+    let address =
+        ["-n", "team-a", "get", "pods", "-l", "ray.io/node-type=head", "-o", "jsonpath={.items[0].status.podIP}"];
+    let try_it =
+        "import socket, sys; print(*[socket.socket().connect_ex((sys.argv[1], port)) for port in (8265, 8000)])";
+    let exec = ["exec", "-c", "demo", "--host", "gpu", "--", "python", "-c", try_it, &kubectl(&address)];
+    // ECONNREFUSED, where the dashboard's port answers.
+    env.run(&exec).exits(0).prints("0 111");
+}
+
+/// With a service type, it is reached at the node, and asks there, too.
+fn an_open_application_wants_its_key(env: &TestEnv) {
+    let key = an_application_answers(env, "demo", 1);
+    let ports = "jsonpath={.items[*].spec.ports[?(@.name==\"serve\")].nodePort}";
+    let port = kubectl(&["-n", "team-a", "get", "services", "-o", ports]);
+    let server = testbed()["server"].as_str().unwrap();
+    let host = server.trim_start_matches("https://").split(':').next().unwrap();
+    let ask = |key: &str| get(&format!("http://{host}:{port}/"), &[("X-Gpucl-Key", key)]).unwrap();
+    assert_eq!(ask("0").0, 401);
+    let answer = ask(&key);
+    assert!(answer.0 == 200 && answer.1.contains("1 answer"), "{answer:?}");
 }
 
 /// Files, logs, ports and shells, with the commands that every cluster has.

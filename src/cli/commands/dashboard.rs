@@ -1,5 +1,6 @@
 //! `gpucl dashboard`.
 
+mod of_serve;
 mod on_hosts;
 
 use std::collections::BTreeMap;
@@ -16,6 +17,7 @@ use crate::cli::output::Table;
 use crate::cli::portal::{self, Down, Opener, Page, Portal, PortalRun, Question, Upstream};
 use crate::cli::signals::Ends;
 use crate::cli::target::{Head, Target};
+use crate::cluster::serve::Way;
 use crate::cluster::{self, Bridge, CLIENT_PORT, DASHBOARD_PORT, Pods, RemotePort, Settings};
 use crate::engine::Cancel;
 use crate::error::Result;
@@ -93,6 +95,7 @@ pub(super) struct Opened {
     portals: Vec<Portal>,
     tunnels: Vec<Tunnel>,
     bridges: Vec<Bridge>,
+    to_serve: Option<Way>,
     head: Option<Head>,
 }
 
@@ -105,6 +108,9 @@ impl Opened {
             tunnel.close().await;
         }
         drop(self.bridges);
+        if let Some(way) = self.to_serve {
+            way.close().await;
+        }
         if let Some(head) = self.head {
             head.ssh.clone().close().await;
         }
@@ -114,13 +120,13 @@ impl Opened {
 async fn open(app: &App, args: &Args, target: &Target, questions: mpsc::Sender<Question>) -> Result<Opened> {
     let run = if args.plain { PortalRun::plain()? } else { PortalRun::named()? };
     let run = run.explained(questions);
-    if let Some(pods) = target.pods(app).await? {
-        return in_pods(app, &run, args.port, target, pods).await;
-    }
-    match target.is_remote() {
-        true => on_hosts::open(app, &run, args.port, target).await,
-        false => on_hosts::open_pages(app, &run, args.port, target, None).await,
-    }
+    let mut opened = match (target.pods(app).await?, target.is_remote()) {
+        (Some(pods), _) => in_pods(app, &run, args.port, target, pods).await?,
+        (None, true) => on_hosts::open(app, &run, args.port, target).await?,
+        (None, false) => on_hosts::open_pages(app, &run, args.port, target, None).await?,
+    };
+    of_serve::open(app, &run, target, &mut opened).await?;
+    Ok(opened)
 }
 
 /// Answers questions why a page does not answer, for as long as pages are open.
@@ -168,6 +174,7 @@ async fn in_pods(app: &App, run: &PortalRun, port: Option<u16>, target: &Target,
         portals: vec![portal],
         tunnels: Vec::new(),
         bridges: vec![dashboard, client],
+        to_serve: None,
         head: None,
     })
 }

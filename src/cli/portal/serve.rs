@@ -101,8 +101,13 @@ impl Portal {
 
     /// The address of the page, with its key as a query parameter.
     pub fn url(&self) -> String {
+        self.url_of("/")
+    }
+
+    /// The address of a path of the page, with its key as a query parameter.
+    pub fn url_of(&self, path: &str) -> String {
         let gate = &self.served.gate;
-        format!("http://{}/?{KEY_PARAMETER}={}", gate.host, gate.key.expose_secret())
+        format!("http://{}{path}?{KEY_PARAMETER}={}", gate.host, gate.key.expose_secret())
     }
 
     /// The address of the page, with its key in the path, as a prefix for addresses below it.

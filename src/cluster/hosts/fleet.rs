@@ -66,6 +66,7 @@ struct HostRecord {
 /// The hosts of one cluster.
 pub(super) struct Fleet {
     scope: Scope,
+    spec: Spec,
     hosts: Vec<Key>,
     runtime: &'static dyn ProjectRuntime,
     connector: Arc<dyn HostConnector>,
@@ -92,6 +93,7 @@ impl Fleet {
     ) -> Self {
         Self {
             scope,
+            spec: spec.clone(),
             hosts: layout::keys(spec),
             runtime: runtime::of(spec.runtime),
             connector,
@@ -270,8 +272,8 @@ impl Fleet {
         }
     }
 
-    /// The recorded ports of a host, unless nothing of ours runs there and another program has taken one of them; else
-    /// others.
+    /// The recorded ports of a host and those that are missing, unless nothing of ours runs there and another program has
+    /// taken one of them; else others.
     fn choice_of_ports(
         &self,
         records: &BTreeMap<Key, HostRecord>,
@@ -295,7 +297,7 @@ impl Fleet {
         }
         let free = |ports: &HostPorts| !idle || ports.all().iter().all(|port| !taken.contains(port));
         let noted = known.host(host).and_then(|host| host.ports.clone());
-        noted.filter(free).unwrap_or_else(|| self.runtime.choose_ports(&taken))
+        self.runtime.choose_ports(&self.spec, noted.filter(free).unwrap_or_default(), &taken)
     }
 
     /// Claims ports on all hosts, once per command, with the claims that `claim` makes on each: workers need to know

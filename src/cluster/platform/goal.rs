@@ -20,6 +20,9 @@ pub(super) fn request(loaded: &Loaded, stopped: bool) -> Result<ClusterRequest> 
             let name = loaded.spec.provider.name();
             let error = loaded.places.error(&path, format!("is not supported with the provider `{name}`"));
             return Err(match path.as_str() {
+                "services.mlflow" => error.hint(
+                    "leave it out; jobs can log to a server that exists, as MLFLOW_TRACKING_URI in `environment` says",
+                ),
                 "mounts" => {
                     error.hint("what pods mount is under `provider`: `pods: {mounts: [{path: /data, claim: NAME}]}`")
                 }
@@ -75,7 +78,6 @@ fn has_services(spec: &Spec) -> bool {
     services.object_store.settings().is_some()
         || services.prometheus.settings().is_some()
         || services.jupyter.settings().is_some()
-        || services.mlflow.settings().is_some()
         || services.grafana.is_some_and(|grafana| grafana.settings().is_some())
 }
 
@@ -84,6 +86,7 @@ fn unsupported(spec: &Spec) -> Vec<(String, bool)> {
     let mut keys: Vec<(String, bool)> = [
         ("hosts", spec.hosts.len() > 1),
         ("mounts", !spec.mounts.is_empty()),
+        ("services.mlflow", spec.own_mlflow()),
         ("services", has_services(spec)),
         ("images", !spec.images.is_empty()),
         ("build", spec.build.is_some()),

@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::secrets::{SecretNames, SecretValues};
-use super::{History, Served, named, port};
+use super::way::listens;
+use super::{History, Served, named};
 use crate::cluster::growing::growing;
 use crate::error::{Error, ErrorKind, Result};
 use crate::host::SECRETS;
-use crate::ray::{Application, ApplicationStatus, Serving, Situation, Unmet, unmet};
+use crate::ray::{Application, ApplicationStatus, HttpOptions, Serving, Situation, Unmet, unmet};
 use crate::util::human;
 
 /// How often Serve is asked how a change goes.
@@ -113,16 +114,16 @@ impl Served<'_> {
 
     /// Deploys those that do not serve their configuration, and waits for each; those that failed, with the reason.
     async fn deploy(&self, wanted: &BTreeMap<String, Value>, limit: Duration) -> Result<(Brought, Vec<Failed>)> {
-        let (port, begun) = (port(self.state)?, Instant::now());
+        let (listens, begun) = (listens(self.state)?, Instant::now());
         let before = self.client.serving().await?;
         let is_other = |(name, configuration): &(&String, &Value)| !serves(&before, name, configuration);
         let deployed: Vec<String> = wanted.iter().filter(is_other).map(|(name, _)| name.clone()).collect();
         let mut failed = Vec::new();
         if !deployed.is_empty() {
-            self.refuse_another_port(&before, port)?;
+            self.refuse_another_port(&before, &listens)?;
             let mut all = declared(&before);
             all.extend(wanted.clone());
-            self.client.serve(&all.into_values().collect::<Vec<_>>(), port).await?;
+            self.client.serve(&all.into_values().collect::<Vec<_>>(), &listens).await?;
             for name in &deployed {
                 failed.extend(self.until_over(name, limit.saturating_sub(begun.elapsed())).await?);
             }
@@ -170,7 +171,7 @@ impl Served<'_> {
             }
             all.remove(name);
         }
-        self.client.serve(&all.into_values().collect::<Vec<_>>(), port(self.state)?).await?;
+        self.client.serve(&all.into_values().collect::<Vec<_>>(), &listens(self.state)?).await?;
         let begun = Instant::now();
         loop {
             let serving = self.client.serving().await?;
@@ -258,11 +259,11 @@ impl Served<'_> {
     }
 
     /// Serve listens where its first configuration said, and takes another port without a word.
-    fn refuse_another_port(&self, serving: &Serving, port: u16) -> Result<()> {
+    fn refuse_another_port(&self, serving: &Serving, listens: &HttpOptions) -> Result<()> {
         let Some(options) = serving.http_options.as_ref().filter(|_| !serving.applications.is_empty()) else {
             return Ok(());
         };
-        if options.port == port && options.host == "127.0.0.1" {
+        if options == listens {
             return Ok(());
         }
         Err(Error::new(ErrorKind::Unsupported, "deploy")

@@ -1,5 +1,6 @@
 //! A cluster whose applications are worked on.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use super::way::Way;
 use crate::cluster::machines::Machines;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Bus;
-use crate::ray::{Application, Client, Serving, serve_key};
+use crate::ray::{Application, Client, Requests, Serving, requests, serve_key};
 use crate::state::ClusterState;
 use crate::util::near;
 
@@ -41,6 +42,14 @@ impl Served<'_> {
     /// If the cluster's runtime has no port for them, or the head does not answer.
     pub async fn way(&self) -> Result<Way> {
         Way::open(self.state, self.machines).await
+    }
+
+    /// The requests to each application, by its name; `None` if their metrics cannot be read.
+    pub async fn requests(&self) -> Option<BTreeMap<String, Requests>> {
+        let way = Way::to_metrics(self.state, self.machines).await.ok()??;
+        let read = requests(&way.url).await;
+        way.close().await;
+        read.ok()
     }
 
     /// A command on this cluster, to be shown.

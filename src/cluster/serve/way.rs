@@ -7,7 +7,9 @@ use secrecy::{ExposeSecret as _, SecretString};
 use crate::cluster::machines::{Forward, Machines, SERVE_PORT};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::name::Key;
+use crate::ray::HttpOptions;
 use crate::runtime;
+use crate::spec::Spec;
 use crate::state::ClusterState;
 
 /// The timeout of a request that shows whether the proxy asks for a key.
@@ -20,21 +22,39 @@ pub struct Way {
     forward: Option<Forward>,
 }
 
+/// The spec of a cluster on hosts, and the port of its head's loopback for the applications.
+fn on_host(state: &ClusterState) -> Result<(&Spec, u16)> {
+    let doing = || Error::new(ErrorKind::Unsupported, format!("serve applications on {}", state.name));
+    let spec = state.spec.as_ref().ok_or_else(|| doing().because("it is not known what was brought up"))?;
+    let ports = state.host(&Key::host(0)).and_then(|host| host.ports.as_ref());
+    let port = ports
+        .and_then(|ports| runtime::of(spec.runtime).serve_port(ports))
+        .ok_or_else(|| doing().because("its head has no port for them yet").hint("gpucl up   # gives it one"))?;
+    Ok((spec, port))
+}
+
 /// The port of the head's loopback for the applications.
 ///
 /// # Errors
-/// If the cluster's runtime has none.
+/// If the cluster has none.
 pub fn port(state: &ClusterState) -> Result<u16> {
     if state.platform().is_some() {
         return Ok(SERVE_PORT);
     }
-    let runtime = state.spec.as_ref().map(|spec| spec.runtime);
-    let ports = state.host(&Key::host(0)).and_then(|host| host.ports.as_ref());
-    let port = runtime.and_then(|runtime| runtime::of(runtime).serve_port(ports?));
-    port.ok_or_else(|| {
-        Error::new(ErrorKind::Unsupported, format!("serve applications on {}", state.name))
-            .because("it can be done with `runtime: native`, and on Kubernetes")
-    })
+    on_host(state).map(|(_, port)| port)
+}
+
+/// Where the proxy is to listen, in the head.
+///
+/// # Errors
+/// As for [`port`].
+pub(super) fn listens(state: &ClusterState) -> Result<HttpOptions> {
+    if state.platform().is_some() {
+        return Ok(HttpOptions { host: "127.0.0.1".to_owned(), port: SERVE_PORT });
+    }
+    let (spec, port) = on_host(state)?;
+    let (host, port) = runtime::of(spec.runtime).serve_listens(spec, port);
+    Ok(HttpOptions { host: host.to_owned(), port })
 }
 
 impl Way {
@@ -43,12 +63,31 @@ impl Way {
     /// # Errors
     /// If the cluster's runtime has no port for applications, or the head does not answer.
     pub async fn open(state: &ClusterState, machines: &Machines) -> Result<Self> {
-        let port = port(state)?;
+        Self::to(port(state)?, state, machines, None).await
+    }
+
+    /// Opens a way to the metrics of the head; `None` if they are not on its loopback.
+    pub(super) async fn to_metrics(state: &ClusterState, machines: &Machines) -> Result<Option<Self>> {
+        let runtime = state.spec.as_ref().map(|spec| spec.runtime).filter(|_| state.platform().is_none());
+        let ports = state.host(&Key::host(0)).and_then(|host| host.ports.as_ref());
+        match runtime.and_then(|runtime| runtime::of(runtime).metrics_port(ports?)) {
+            Some(port) => Self::to(port, state, machines, Some(0)).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Opens a way to a port of the head, from this local one.
+    async fn to(port: u16, state: &ClusterState, machines: &Machines, local: Option<u16>) -> Result<Self> {
         if state.is_here() {
             return Ok(Self { url: format!("http://127.0.0.1:{port}"), forward: None });
         }
-        let forward = machines.forward("head", port, None).await?;
+        let forward = machines.forward("head", port, local).await?;
         Ok(Self { url: format!("http://{}", forward.local()), forward: Some(forward) })
+    }
+
+    /// `127.0.0.1:PORT`.
+    pub fn address(&self) -> &str {
+        self.url.trim_start_matches("http://")
     }
 
     /// Closes it, and waits until nothing listens.

@@ -41,7 +41,7 @@ pub struct Serving {
 }
 
 /// How Serve's proxy listens. It is fixed when Serve starts.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HttpOptions {
     /// The address.
     pub host: String,
@@ -222,16 +222,16 @@ impl Client {
         self.read(PATH, "ask Serve for its applications").await
     }
 
-    /// Makes these all the applications that were deployed like this. Serve is started with a proxy on this port of the
-    /// head's loopback, if it does not run.
+    /// Makes these all the applications that were deployed like this. Serve is started with a proxy that listens there,
+    /// in the head, if it does not run.
     ///
     /// # Errors
     /// If Ray does not answer or refuses it.
-    pub async fn serve(&self, applications: &[Value], port: u16) -> Result<()> {
+    pub async fn serve(&self, applications: &[Value], listens: &HttpOptions) -> Result<()> {
         let doing = "deploy to Serve";
         let body = json!({
             "proxy_location": "HeadOnly",
-            "http_options": {"host": "127.0.0.1", "port": port},
+            "http_options": listens,
             // The proxy is a child of the controller, and has its variables.
             "controller_options": {"runtime_env": {"env_vars": {MARK: "1"}}},
             "applications": applications,

@@ -30,7 +30,16 @@ impl Beyond {
 
 /// Everything in a compose file that is not in the lists of what an ordinary one has, or why it cannot be understood.
 pub(super) fn beyond(text: &str) -> Result<Vec<Beyond>, String> {
-    let mut found = Review(Vec::new());
+    review(text, false)
+}
+
+/// The same beside an MLflow of gpucl's: the service of that name is not the user's own.
+pub(super) fn beyond_with_mlflow(text: &str) -> Result<Vec<Beyond>, String> {
+    review(text, true)
+}
+
+fn review(text: &str, has_mlflow: bool) -> Result<Vec<Beyond>, String> {
+    let mut found = Review { all: Vec::new(), has_mlflow };
     for (key, value) in &read(text)? {
         match key.as_str() {
             "version" | "name" => {}
@@ -41,18 +50,26 @@ pub(super) fn beyond(text: &str) -> Result<Vec<Beyond>, String> {
             key => found.unknown(key, "the file", key),
         }
     }
-    Ok(found.0)
+    Ok(found.all)
 }
 
 /// What a compose file was found to have beyond the ordinary, so far.
-struct Review(Vec<Beyond>);
+struct Review {
+    all: Vec<Beyond>,
+    /// Whether gpucl has a service `mlflow`, which other clusters leave to the user.
+    has_mlflow: bool,
+}
 
 impl Review {
     fn add(&mut self, place: &str, name: &str, what: &str) {
         let found = Beyond { place: place.to_owned(), what: format!("{name}: {what}") };
-        if !self.0.contains(&found) {
-            self.0.push(found);
+        if !self.all.contains(&found) {
+            self.all.push(found);
         }
+    }
+
+    fn is_ours(&self, name: &str) -> bool {
+        is_ours(name) || self.has_mlflow && name.eq_ignore_ascii_case("mlflow")
     }
 
     fn unknown(&mut self, place: &str, name: &str, key: &str) {
@@ -91,7 +108,7 @@ impl Review {
             if name.is_empty() || !name.chars().all(|letter| letter.is_ascii_alphanumeric() || "._-".contains(letter)) {
                 return Err(format!("is not a compose file: `{}` is not the name of a service", shown(name)));
             }
-            let (place, is_ours) = (join("services", name), is_ours(name));
+            let (place, is_ours) = (join("services", name), self.is_ours(name));
             if is_ours && matches!(service, Part::Tagged(_)) {
                 self.add(&place, name, "replaces this service of gpucl's");
             }
@@ -111,7 +128,7 @@ impl Review {
     /// One setting of a service.
     fn setting(&mut self, name: &str, key: &str, value: &Part, is_ours: bool) {
         let place = join(&join("services", name), key);
-        let (plain, before) = (value.untagged(), self.0.len());
+        let (plain, before) = (value.untagged(), self.all.len());
         match key {
             key if ORDINARY.contains(&key) || RESOURCES.contains(&key) || is_unset(key, &plain) => {}
             "container_name" | "hostname" => self.host_name(&place, name, &plain),
@@ -127,7 +144,7 @@ impl Review {
             key => self.unknown(&place, name, key),
         }
         let is_added = RESOURCES.contains(&key) || ADDED.contains(&key) || key.starts_with("x-");
-        if is_ours && self.0.len() == before && (value.has_tag() || plain != Part::Nothing && !is_added) {
+        if is_ours && self.all.len() == before && (value.has_tag() || plain != Part::Nothing && !is_added) {
             self.add(&place, name, &format!("has another `{}` than gpucl gives it", shown(key)));
         } else if is_ours && key == "environment" {
             self.variables(&place, name, &plain);
@@ -144,7 +161,7 @@ impl Review {
     }
 
     fn host_name(&mut self, place: &str, name: &str, value: &Part) {
-        if !matches!(value, Part::Text(text) if !text.contains('$') && !is_ours(text)) {
+        if !matches!(value, Part::Text(text) if !text.contains('$') && !self.is_ours(text)) {
             self.add(place, name, "has a name that may be gpucl's own");
         }
     }

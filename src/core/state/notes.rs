@@ -148,6 +148,9 @@ pub struct HostPorts {
     /// MLflow's page and API.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub mlflow: u16,
+    /// The applications of Serve.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub serve: u16,
     /// The first of the ports that Ray's nodes use on the host's network.
     pub ray: u16,
     /// The first port of each node's own block, if nodes have blocks.
@@ -163,7 +166,7 @@ fn is_zero(port: &u16) -> bool {
 impl HostPorts {
     /// The ports that must be free before the first start, without those of Ray's nodes.
     pub fn all(&self) -> Vec<u16> {
-        let of_ray = [self.dashboard, self.client];
+        let of_ray = [self.dashboard, self.client, self.serve];
         let of_services = [self.object_store, self.console, self.prometheus, self.grafana, self.jupyter, self.mlflow];
         of_ray.into_iter().chain(of_services).filter(|port| *port != 0).collect()
     }

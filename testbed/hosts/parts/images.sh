@@ -40,8 +40,8 @@ registry_answers() {
 MINIO_MODULE=v0.0.0-20260212201848-7aac2a2c5b7c   # the last upstream release as a Go program; tag names are refused by Go
 MINIO_VERSION=RELEASE.2026-02-12T20-18-48Z
 MC_MODULE=v0.0.0-20250313080218-cf909e1063a9
-PROMETHEUS_VERSION=v3.15.0 NODE_EXPORTER_VERSION=v1.12.1 GRAFANA_VERSION=13.2.3
-IMAGE_RAY=gpucl-testbed/ray:$RAY-$(digest "$BASE" 5)
+PROMETHEUS_VERSION=v3.15.0 NODE_EXPORTER_VERSION=v1.12.1 GRAFANA_VERSION=13.2.3 MLFLOW_VERSION=3.17.2
+IMAGE_RAY=gpucl-testbed/ray:$RAY-$(digest "$BASE" 6)
 IMAGE_JUPYTER=gpucl-testbed/jupyter:$RAY-$(digest "$IMAGE_RAY" 2)
 
 # build TAG DIR: builds an image from a Dockerfile whose FROM is one of ours.
@@ -125,6 +125,20 @@ images_small() {
   published rocm-base "$tag" || { publish "$tag" gpucl-test/rocm-base:1; mark_published rocm-base "$tag"; }
 }
 
+# MLflow from the package index, as its own image with all extras is made, but with those alone that a server with SQLite,
+# S3 and a login needs. It runs as root, as there.
+image_mlflow() {
+  local tag; tag=gpucl-testbed/mlflow:$MLFLOW_VERSION-$(digest "$BASE" 1)
+  has_image "$tag" || bake "$tag" "$BASE" "
+    export PIP_CONFIG_FILE=/tmp/pip.conf
+    python3 -m venv /opt/mlflow
+    /opt/mlflow/bin/pip install -q --no-cache-dir 'mlflow[auth]==$MLFLOW_VERSION' boto3
+    # 200 MB that only models need.
+    cd /opt/mlflow/lib/python3*/site-packages; rm -rf sklearn matplotlib mpl_toolkits fontTools PIL pillow.libs pip" -- \
+    'ENV PATH=/opt/mlflow/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'
+  published mlflow "$tag" || { publish "$tag" "gpucl-test/mlflow:$MLFLOW_VERSION"; mark_published mlflow "$tag"; }
+}
+
 # The real Ray, laid out as rayproject's images are: user ray (1000:100) with sudo, its own Python first on the path. As
 # there, `uv` has installed the packages that its base image is for, without bytecode, and pip the rest, with bytecode
 # (docker/base-deps and docker/ray of Ray's repository): how fast Ray starts depends on it.
@@ -137,7 +151,7 @@ image_ray() {
     cd /home/ray; sudo -E -u ray python3 -m venv /home/ray/anaconda3
     pip() { sudo -E -u ray HOME=/home/ray /home/ray/anaconda3/bin/pip install -q --no-cache-dir \"\$@\"; }
     pip --no-compile numpy psutil six boto3 smart_open cryptography protobuf requests aiohttp fsspec
-    pip 'ray[default,train,tune]==$RAY'
+    pip 'ray[default,train,tune,serve]==$RAY'
     rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin" -- 'USER ray' 'WORKDIR /home/ray' 'ENV HOME=/home/ray' 'ENV PYTHONUNBUFFERED=1' \
     'ENV PATH=/home/ray/anaconda3/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'
   published ray "$IMAGE_RAY" || { publish "$IMAGE_RAY" "gpucl-test/ray:$RAY" "rayproject/ray:$RAY-py312-gpu" "rayproject/ray:$RAY-py312-cpu"; mark_published ray "$IMAGE_RAY"; }
@@ -162,6 +176,7 @@ prometheus: prom/prometheus:$PROMETHEUS_VERSION
 node_exporter: prom/node-exporter:$NODE_EXPORTER_VERSION
 grafana: grafana/grafana:$GRAFANA_VERSION
 jupyter: gpucl-test/jupyter-ray:$RAY
+mlflow: gpucl-test/mlflow:$MLFLOW_VERSION
 YAML
   mv "$CACHE/data/templates/ray-compose/images.yaml.new" "$CACHE/data/templates/ray-compose/images.yaml"
 }

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use crate::hosts::closed;
+use crate::hosts::served;
 use crate::hosts::spec::{env, gpucl, spec};
 use crate::hosts::testbed::TestHost;
 use crate::support::alone;
@@ -16,7 +17,7 @@ fn two_fresh_hosts_come_to_ready_and_go() {
         TestHost::start("two-b", &["--gpus", "nvidia:1", "--image", "fresh"]),
     ];
     let env = env();
-    env.write("cluster.yaml", &spec("two", &[&hosts[0], &hosts[1]], ""));
+    env.write("cluster.yaml", &spec("two", &[&hosts[0], &hosts[1]], "services: {mlflow: true}\n"));
     let begin = Instant::now();
     let before: Vec<usize> = hosts.iter().map(TestHost::sessions).collect();
     let up = gpucl(&env, &["up"]).exits(0).prints("ready:");
@@ -25,6 +26,10 @@ fn two_fresh_hosts_come_to_ready_and_go() {
         let sessions = host.sessions() - before;
         assert!(sessions <= 4, "{sessions} SSH sessions for a first up");
         assert!(up.stderr.contains(&host.uuids()[0]));
+    }
+    served::plain_jobs_and_notebooks_log_runs(&env, &hosts[0]);
+    served::applications_answer_who_has_the_key(&env, &[&hosts[0], &hosts[1]]);
+    for host in &hosts {
         closed::nothing_of_ours_answers(host);
     }
     let before: Vec<usize> = hosts.iter().map(TestHost::sessions).collect();

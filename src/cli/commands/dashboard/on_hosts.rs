@@ -54,6 +54,7 @@ pub(super) async fn open_pages(
         portals: Vec::new(),
         tunnels: Vec::new(),
         bridges: Vec::new(),
+        to_serve: None,
         head: None,
     };
     let mut grafana = None;

@@ -5,13 +5,18 @@ use serde_json::json;
 
 use super::open::Opened;
 use crate::cli::app::App;
+use crate::cli::commands::job::cluster_flag;
 use crate::cli::exit_code;
 use crate::cli::output::Table;
 use crate::cli::signals::Ends;
 use crate::cli::target::Target;
-use crate::cluster::serve::named;
+use crate::cluster::serve::{named, port};
 use crate::error::{Error, ErrorKind};
-use crate::ray::{Application, ApplicationStatus, DEFAULT_APPLICATION, Deployment, Replica};
+use crate::ray::{ApplicationStatus, DEFAULT_APPLICATION, Deployment, Replica, Requests};
+
+/// The shares of requests whose times are shown.
+const HALF: f64 = 0.5;
+const MOST: f64 = 0.95;
 
 /// The arguments of `serve status`.
 #[derive(Debug, clap::Args)]
@@ -21,8 +26,8 @@ pub(crate) struct StatusArgs {
 }
 
 pub(crate) async fn status(app: &App, args: &StatusArgs) -> anyhow::Result<u8> {
-    let target = Target::choose(app)?;
-    let client = target.client(app).await?;
+    let opened = Opened::of(app).await?;
+    let (served, client) = (opened.served(), &opened.client);
     let serving = client.serving().await?;
     if let Some(name) = &args.name {
         named(&serving, name)?;
@@ -32,10 +37,17 @@ pub(crate) async fn status(app: &App, args: &StatusArgs) -> anyhow::Result<u8> {
         let found = nodes.iter().find(|node| replica.node_id.as_ref() == Some(&node.node_id));
         found.map_or_else(|| "nowhere yet".to_owned(), |node| node.name().to_owned())
     };
-    let shown: Vec<(&String, &Application)> =
-        serving.applications.iter().filter(|(name, _)| args.name.as_ref().is_none_or(|one| one == *name)).collect();
+    let is_shown = |name: &String| args.name.as_ref().is_none_or(|one| one == name);
+    let mut shown = Vec::new();
+    for (name, application) in serving.applications.iter().filter(|(name, _)| is_shown(name)) {
+        // What does not fit says more than Ray, which says nothing of it for 30 s. A failure costs only that.
+        let unmet = served.unmet(application).await.ok().flatten().map(|unmet| unmet.why);
+        let why = || application.why().filter(|_| application.status != ApplicationStatus::Running);
+        shown.push((name, application, unmet.or_else(why)));
+    }
+    let requests = if shown.is_empty() { None } else { served.requests().await };
     if app.json() {
-        for (name, application) in &shown {
+        for (name, application, why) in &shown {
             let deployments = application.deployments.iter().map(|(name, deployment)| {
                 let replicas = deployment.replicas.iter().map(|replica| {
                     json!({"id": replica.replica_id, "state": replica.state, "node": node(replica), "pid": replica.pid})
@@ -43,10 +55,15 @@ pub(crate) async fn status(app: &App, args: &StatusArgs) -> anyhow::Result<u8> {
                 json!({"name": name, "status": deployment.status, "wanted": deployment.target_num_replicas,
                        "resources": deployment.required_resources, "replicas": replicas.collect::<Vec<_>>()})
             });
+            let requests = requests.as_ref().map(|all| all.get(*name).cloned().unwrap_or_default());
             app.ui.json(&json!({
                 "v": 1, "type": "application", "name": name, "status": application.status,
-                "route_prefix": application.route_prefix, "reason": application.why(),
+                "route_prefix": application.route_prefix, "reason": why,
                 "deployments": deployments.collect::<Vec<_>>(),
+                "requests": requests.map(|requests| json!({
+                    "all": requests.all, "failed": requests.failed, "p50_ms": requests.within(HALF),
+                    "p95_ms": requests.within(MOST),
+                })),
             }));
         }
         return Ok(exit_code::DONE);
@@ -55,32 +72,51 @@ pub(crate) async fn status(app: &App, args: &StatusArgs) -> anyhow::Result<u8> {
         app.ui.status("Serve has no applications; `gpucl serve deploy MODULE:VARIABLE` makes one");
         return Ok(exit_code::DONE);
     }
-    let mut table = Table::new(&["application", "deployment", "status", "replicas", "each takes", "on"]);
-    for (name, application) in &shown {
+    let mut titles = vec!["application", "deployment", "status", "replicas", "each takes", "on"];
+    if requests.is_some() {
+        titles.extend(["requests", "failed", "half within", "95 % within"]);
+    }
+    let mut table = Table::new(&titles);
+    for (name, application, _) in &shown {
+        let of_requests = requests.as_ref().map(|all| all.get(*name).cloned().unwrap_or_default());
+        let mut of_requests = of_requests.map(|requests| columns(&requests)).unwrap_or_default();
         if application.deployments.is_empty() {
-            let none = String::new;
-            table.row([(*name).clone(), none(), word(application.status), none(), none(), none()]);
+            let mut row = vec![String::new(); 6];
+            (row[0], row[2]) = ((*name).clone(), word(application.status));
+            row.append(&mut of_requests);
+            table.row(row);
         }
         for (deployment_name, deployment) in &application.deployments {
             let mut on: Vec<String> = deployment.replicas.iter().map(node).collect();
+            on.sort();
             on.dedup();
-            table.row([
+            let mut row = vec![
                 (*name).clone(),
                 deployment_name.clone(),
                 deployment.status.to_lowercase(),
                 format!("{} of {}", deployment.running(), deployment.target_num_replicas),
                 takes(deployment),
                 on.join(", "),
-            ]);
+            ];
+            // They are of the whole application: once.
+            row.append(&mut of_requests);
+            row.resize(titles.len(), String::new());
+            table.row(row);
         }
     }
     app.ui.data(table);
-    for (name, application) in shown {
-        if let Some(why) = application.why().filter(|_| application.status != ApplicationStatus::Running) {
+    for (name, _, why) in shown {
+        if let Some(why) = why {
             app.ui.data(format_args!("{name}: {why}"));
         }
     }
     Ok(exit_code::DONE)
+}
+
+/// The columns with requests and their times.
+fn columns(requests: &Requests) -> Vec<String> {
+    let time = |share: f64| requests.within(share).map(|time| format!("{time:.0} ms")).unwrap_or_default();
+    vec![requests.all.to_string(), requests.failed.to_string(), time(HALF), time(MOST)]
 }
 
 fn word(status: ApplicationStatus) -> String {
@@ -146,12 +182,14 @@ pub(crate) async fn url(app: &App, args: &UrlArgs) -> anyhow::Result<u8> {
     let prefix = named(&serving, &args.name)?.route_prefix.clone().unwrap_or_default();
     let mut ends = Ends::listen()?;
     let (way, key) = (opened.served().way().await?, opened.served().key());
-    let address = format!("{}{prefix}", way.url);
+    let (address, port) = (format!("{}{prefix}", way.url), port(&opened.target.known.state)?);
     if app.json() {
-        app.ui.json(&json!({"v": 1, "type": "serve_url", "url": address, "key": key.expose_secret()}));
+        app.ui.json(&json!({"v": 1, "type": "serve_url", "url": address, "port": port, "key": key.expose_secret()}));
     } else {
         app.ui.data(format_args!("{address}\nX-Gpucl-Key: {}", key.expose_secret()));
         app.ui.status("send the second line as a header, or the key as a bearer token; Ctrl-C closes the address");
+        app.ui
+            .status(format_args!("from another local port: gpucl port-forward head:{port} LOCAL{}", cluster_flag(app)));
     }
     ends.wait().await;
     way.close().await;

@@ -81,12 +81,26 @@ pub(super) fn checks(cluster: &Cluster<'_>, host: &HostInput, image: &str) -> Re
         let vendor = if vendor == Vendor::Amd { "amd" } else { "nvidia" };
         let _ = writeln!(text, "host_gpus {} {promised} {vendor} &", quote(&name));
     }
-    if cluster.bridge {
-        let ports: Vec<String> = host.ports.all().iter().map(u16::to_string).collect();
+    let on_loopback = on_loopback(cluster, host, &nodes);
+    if !on_loopback.is_empty() {
+        let ports: Vec<String> = on_loopback.iter().map(u16::to_string).collect();
         let _ = writeln!(text, "closed_ports {} {} &", quote(&name), ports.join(" "));
     }
     text.push_str("wait\nrm -rf \"$dir\"\n");
     Ok(text)
+}
+
+/// The ports of a host on which only its loopback may listen. Of several hosts, what the others need is not among them:
+/// the firewall closes that to everybody else.
+fn on_loopback(cluster: &Cluster<'_>, host: &HostInput, nodes: &[&NodeSpec]) -> Vec<u16> {
+    let ports = &host.ports;
+    match (cluster.bridge, nodes.iter().any(|node| node.role == NodeRole::Head)) {
+        (true, _) => ports.all(),
+        (false, true) => {
+            vec![ports.dashboard, ports.console, ports.prometheus, ports.grafana, ports.jupyter, ports.serve]
+        }
+        (false, false) => Vec::new(),
+    }
 }
 
 /// The program that runs the client's check alone while containers start, for [`checks`] to show its result again: most
@@ -168,6 +182,9 @@ fn of_cluster(cluster: &Cluster<'_>) -> Value {
     });
     if let Some(store) = store(cluster) {
         want["store"] = store;
+    }
+    if cluster.has_mlflow {
+        want["mlflow"] = json!({"url": at.mlflow});
     }
     want
 }

@@ -6,7 +6,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::playbook::{Facts, Vendor};
 use crate::render::{Library, render};
 use crate::runtime::project::setup;
-use crate::spec::{SetupSpec, Spec};
+use crate::spec::{MLFLOW_VERSION, SetupSpec, Spec};
 use crate::util::digest;
 
 /// The file with the pinned images.
@@ -42,6 +42,8 @@ pub struct HostImages {
     pub node_exporter: String,
     /// The image of Grafana.
     pub grafana: String,
+    /// The image of MLflow.
+    pub mlflow: String,
     /// The images to build on the host, in this order.
     pub builds: Vec<Build>,
     /// The images to pull.
@@ -92,6 +94,7 @@ pub fn host_images(spec: &Spec, facts: &Facts, is_head: bool, library: &Library)
         prometheus: pinned("prometheus")?,
         node_exporter: pinned("node_exporter")?,
         grafana: pinned("grafana")?,
+        mlflow: pinned("mlflow")?,
         ray,
         builds: Vec::new(),
         pulls: Vec::new(),
@@ -122,6 +125,9 @@ pub fn host_images(spec: &Spec, facts: &Facts, is_head: bool, library: &Library)
     }
     if is_head && services.has_grafana() {
         pulls.push(images.grafana.clone());
+    }
+    if is_head && spec.own_mlflow() {
+        pulls.push(images.mlflow.clone());
     }
     images.builds = builds.all;
     pulls.sort();
@@ -180,7 +186,7 @@ fn names(spec: &Spec, library: &Library) -> Result<BTreeMap<String, String>> {
 
 fn read(spec: &Spec, library: &Library) -> Result<BTreeMap<String, String>> {
     let (text, origin) = library.read_text(FILE)?;
-    let variables = BTreeMap::from([("ray_version", &spec.ray.version)]);
+    let variables = BTreeMap::from([("ray_version", spec.ray.version.as_str()), ("mlflow_version", MLFLOW_VERSION)]);
     let text = render(&origin.to_string(), &text, &variables)?;
     serde_yaml::from_str(&text)
         .map_err(|error| Error::new(ErrorKind::Spec, format!("read the images in {origin}")).because(error))

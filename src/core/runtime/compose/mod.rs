@@ -9,6 +9,7 @@ mod clean;
 mod data;
 mod deployment;
 mod images;
+mod mlflow;
 mod mounts;
 mod ports;
 mod prepare;

@@ -7,12 +7,13 @@ use serde_json::{Value, json};
 
 use super::images::HostImages;
 use super::view::{Cluster, data_variable, exporter_key, image, pairs, token_environment};
-use super::{HostInput, Page, containers_name, mounts, targets};
+use super::{HostInput, Page, containers_name, mlflow, mounts, targets};
 use crate::error::Result;
 use crate::host::StageFile;
 use crate::name::Key;
 use crate::render::render;
-use crate::secret::{GRAFANA_USER, PROMETHEUS_USER};
+use crate::runtime::project::mlflow::{LAUNCHER, login};
+use crate::secret::{GRAFANA_USER, MLFLOW_USER, PROMETHEUS_USER};
 use crate::spec::{JupyterSpec, NodeSpec, PrometheusSpec, Spec};
 use crate::state::HostPorts;
 use crate::util::digest;
@@ -38,12 +39,20 @@ impl Project<'_> {
             files.push(StageFile::world_readable(format!("lib/{name}"), bytes));
         }
         // As for nodes that are processes.
-        for name in ["worker.py", "lifecycle.py"] {
+        for name in ["worker.py", "serving.py", "lifecycle.py"] {
             let (bytes, _) = request.library.read(&format!("templates/ray-native/{name}"))?;
             files.push(StageFile::world_readable(format!("lib/{name}"), bytes));
         }
+        if self.cluster.has_mlflow && !nodes.is_empty() {
+            let login = login(request.secrets, &self.cluster.at.mlflow)?;
+            files.push(StageFile { path: format!("secrets/{}", mlflow::LOGIN), mode: 0o444, bytes: login });
+        }
         let mut templates: Vec<&str> = Vec::new();
         if self.is_head {
+            if self.cluster.has_mlflow {
+                let (bytes, _) = request.library.read(LAUNCHER)?;
+                files.push(StageFile::world_readable("lib/tracking.py".to_owned(), bytes));
+            }
             if self.cluster.has_prometheus {
                 templates.push("prometheus.yml");
                 files.extend(targets::files(self.cluster));
@@ -55,7 +64,8 @@ impl Project<'_> {
                 templates.push("jupyter.py");
             }
         }
-        let beside = json!({"prometheus_url": self.cluster.at.prometheus});
+        let login = self.cluster.has_mlflow.then_some(mlflow::LOGIN);
+        let beside = json!({"prometheus_url": self.cluster.at.prometheus, "mlflow_login": login});
         for name in templates {
             files.push(StageFile::world_readable(format!("compose/{name}"), self.render(name, &beside)?));
         }
@@ -105,6 +115,9 @@ impl Project<'_> {
             if self.has_jupyter() {
                 names.push("jupyter_token");
             }
+            if self.cluster.has_mlflow {
+                names.push("mlflow_password");
+            }
         }
         self.cluster.request.secrets.files(&names)
     }
@@ -139,6 +152,7 @@ impl Project<'_> {
             "node_exporter": self.exporter(),
             "grafana": null,
             "jupyter": null,
+            "mlflow": null,
         });
         if self.is_head {
             if self.cluster.store.as_ref().is_some_and(|store| store.external.is_none()) {
@@ -159,6 +173,10 @@ impl Project<'_> {
                     volumes.push("workspace");
                 }
             }
+        }
+        if self.is_head && self.cluster.has_mlflow {
+            context["mlflow"] = self.mlflow(files);
+            volumes.push("mlflow");
         }
         context["volumes"] = json!(volumes);
         Ok(context)
@@ -233,12 +251,33 @@ impl Project<'_> {
         })
     }
 
+    fn mlflow(&self, files: &[StageFile]) -> Value {
+        let (cluster, host) = (self.cluster, self.host);
+        let store = cluster.store_place();
+        let secrets: Vec<&str> =
+            std::iter::once("mlflow_password").chain(store.as_ref().map(|_| "aws_credentials")).collect();
+        let read: Vec<String> = secrets.iter().map(|name| format!("secrets/{name}")).collect();
+        let read: Vec<&str> = read.iter().map(String::as_str).chain(["lib/tracking.py"]).collect();
+        json!({
+            "image": self.images.mlflow,
+            "container": self.container("mlflow"),
+            "home": mlflow::HOME,
+            "arguments": mlflow::arguments(cluster.request.spec, host, cluster.bridge, store.as_ref()),
+            "port": mlflow::place(host, cluster.bridge).0,
+            "secrets": secrets,
+            "files": digest_of(files, &read),
+        })
+    }
+
     fn jupyter(&self, settings: &JupyterSpec, files: &[StageFile]) -> Result<Value> {
         let workspace = settings.workspace.as_deref();
         let (at, ports) = (&self.cluster.at, &self.host.ports);
         let mut secrets = vec!["ray_token", "jupyter_token"];
         if self.cluster.store.is_some() {
             secrets.push("aws_credentials");
+        }
+        if self.cluster.has_mlflow {
+            secrets.push(mlflow::LOGIN);
         }
         let mut environment: BTreeMap<String, String> = self.cluster.request.spec.environment.clone();
         let own = [
@@ -304,6 +343,9 @@ pub fn pages(spec: &Spec, head_host: &Key, ports: &HostPorts) -> Vec<Page> {
     }
     if services.jupyter.settings().is_some() {
         pages.push(page("jupyter", ports.jupyter, "jupyter_token", None));
+    }
+    if spec.own_mlflow() {
+        pages.push(page("mlflow", ports.mlflow, "mlflow_password", Some(MLFLOW_USER)));
     }
     pages
 }

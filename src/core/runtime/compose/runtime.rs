@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::clean::header;
 use super::images::host_images;
 use super::prepare::{self, Peers};
+use super::view::{SERVE, is_bridge};
 use super::{clean, data, deployment, ports, project};
 use crate::error::Result;
 use crate::host::Account;
@@ -57,8 +58,8 @@ impl ProjectRuntime for Compose {
         Some(super::DATA_IN_CONTAINERS)
     }
 
-    fn choose_ports(&self, taken: &BTreeSet<u16>) -> HostPorts {
-        HostPorts::choose(taken)
+    fn choose_ports(&self, spec: &Spec, known: HostPorts, taken: &BTreeSet<u16>) -> HostPorts {
+        HostPorts::choose(spec, &known, taken)
     }
 
     fn ray_ports(&self, ports: &HostPorts, nodes: &[NodeSpec], is_head: bool, hosts: usize) -> Vec<(u16, u16)> {
@@ -105,6 +106,18 @@ impl ProjectRuntime for Compose {
 
     fn pages(&self, spec: &Spec, head_host: &Key, ports: &HostPorts) -> Vec<Page> {
         project::pages(spec, head_host, ports)
+    }
+
+    fn serve_port(&self, ports: &HostPorts) -> Option<u16> {
+        Some(ports.serve).filter(|port| *port != 0)
+    }
+
+    fn serve_listens(&self, spec: &Spec, port: u16) -> (&'static str, u16) {
+        match is_bridge(spec) {
+            // Within the network of the containers; the engine publishes it on the host's loopback.
+            true => ("0.0.0.0", SERVE),
+            false => ("127.0.0.1", port),
+        }
     }
 
     /// Works without Docker.

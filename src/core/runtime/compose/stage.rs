@@ -118,6 +118,9 @@ fn containers(project: &Project<'_>, nodes: &[NodeSpec]) -> Vec<String> {
         if project.has_jupyter() {
             keys.push(Key::service("jupyter"));
         }
+        if cluster.has_mlflow {
+            keys.push(Key::mlflow());
+        }
     }
     if cluster.has_prometheus {
         keys.push(super::view::exporter_key(cluster.request, project.host));
@@ -142,6 +145,10 @@ fn services(project: &Project<'_>, limit: Duration) -> (String, Vec<String>) {
     }
     if project.has_jupyter() {
         addresses.insert("jupyter", format!("{}/api", at.jupyter));
+    }
+    if cluster.has_mlflow {
+        addresses.insert("mlflow", format!("{}/health", at.mlflow));
+        containers.push(tag("mlflow"));
     }
     if cluster.store.as_ref().is_some_and(|store| store.external.is_none()) {
         addresses.insert("object store", format!("{}/minio/health/live", at.store));

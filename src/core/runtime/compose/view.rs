@@ -7,13 +7,13 @@ use serde::Serialize;
 use super::images::HostImages;
 use super::ports::NodePorts;
 use super::shared_memory::{loader_room, shared_memory};
-use super::{DATA_IN_CONTAINERS, DeployRequest, HostInput};
+use super::{DATA_IN_CONTAINERS, DeployRequest, HostInput, mlflow};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Key;
 use crate::playbook::{GpuFact, RunAs, Vendor};
 use crate::ray::NAME_LABEL;
 use crate::runtime::native::resource_of;
-use crate::spec::{NodeRole, NodeSpec, ObjectStoreSpec};
+use crate::spec::{NodeRole, NodeSpec, ObjectStoreSpec, Spec};
 use crate::state::HostPorts;
 use crate::util::proxy::{host_of, past_proxy};
 
@@ -21,6 +21,8 @@ use crate::util::proxy::{host_of, past_proxy};
 const GCS: u16 = 6379;
 /// The port of a node's agent in a bridge network.
 const AGENT: u16 = 52365;
+/// The port of Serve's applications in a bridge network.
+pub(super) const SERVE: u16 = 8000;
 /// The ports of a node's metrics in a bridge network: Ray's own usual ones.
 const BRIDGE_METRICS: [u16; 3] = [8080, 44_217, 44_227];
 /// The first Docker version that reads CDI without configuration.
@@ -81,6 +83,7 @@ pub(super) struct Addresses {
     pub(super) prometheus: String,
     pub(super) grafana: String,
     pub(super) jupyter: String,
+    pub(super) mlflow: String,
 }
 
 /// Values computed once per cluster.
@@ -92,6 +95,7 @@ pub(super) struct Cluster<'a> {
     pub(super) store: Option<ObjectStoreSpec>,
     pub(super) has_prometheus: bool,
     pub(super) has_grafana: bool,
+    pub(super) has_mlflow: bool,
 }
 
 impl<'a> Cluster<'a> {
@@ -101,7 +105,7 @@ impl<'a> Cluster<'a> {
         })?;
         let services = request.spec.services();
         let store = services.object_store.settings();
-        let bridge = request.spec.hosts.len() <= 1;
+        let bridge = is_bridge(request.spec);
         Ok(Self {
             request,
             bridge,
@@ -109,17 +113,24 @@ impl<'a> Cluster<'a> {
             store,
             has_prometheus: services.prometheus.settings().is_some(),
             has_grafana: services.has_grafana(),
+            has_mlflow: request.spec.own_mlflow(),
         })
+    }
+
+    /// The URL and the region of the object store; `None` if the cluster has none.
+    pub(super) fn store_place(&self) -> Option<(String, String)> {
+        let store = self.store.as_ref()?;
+        let region = store.external.as_ref().map_or("us-east-1", |external| &external.region);
+        Some((self.at.store.clone(), region.to_owned()))
     }
 
     /// The variables that point programs to the object store.
     pub(super) fn store_environment(&self) -> Vec<(&'static str, String)> {
-        let Some(store) = &self.store else { return Vec::new() };
-        let region = store.external.as_ref().map_or("us-east-1", |external| &external.region);
+        let Some((endpoint, region)) = self.store_place() else { return Vec::new() };
         vec![
-            ("AWS_ENDPOINT_URL", self.at.store.clone()),
-            ("AWS_DEFAULT_REGION", region.to_owned()),
-            ("AWS_REGION", region.to_owned()),
+            ("AWS_ENDPOINT_URL", endpoint),
+            ("AWS_DEFAULT_REGION", region.clone()),
+            ("AWS_REGION", region),
             ("AWS_SHARED_CREDENTIALS_FILE", "/run/gpucl/secrets/aws_credentials".to_owned()),
         ]
     }
@@ -169,6 +180,9 @@ impl<'a> Cluster<'a> {
         if self.store.is_some() {
             view.secrets.push("aws_credentials".to_owned());
         }
+        if self.has_mlflow {
+            view.secrets.push(mlflow::LOGIN.to_owned());
+        }
         let agent = if self.bridge { AGENT } else { own.agent() };
         if is_head {
             let dashboard = if self.bridge { 8265 } else { host.ports.dashboard };
@@ -179,6 +193,9 @@ impl<'a> Cluster<'a> {
             if self.bridge {
                 view.ports.push(format!("127.0.0.1:{}:8265", host.ports.dashboard));
                 view.ports.push(format!("127.0.0.1:{}:10001", host.ports.client));
+                if host.ports.serve != 0 {
+                    view.ports.push(format!("127.0.0.1:{}:{SERVE}", host.ports.serve));
+                }
             }
         }
         view.health.push(format!("{agent}/api/local_raylet_healthz"));
@@ -289,6 +306,7 @@ impl<'a> Cluster<'a> {
         all.retain(|(name, _)| !node.environment.contains_key(name));
         all.extend(node.environment.clone());
         let mut fixed: Vec<(&str, String)> = token_environment().map(|(name, value)| (name, value.to_owned())).into();
+        fixed.extend(self.has_mlflow.then(mlflow::environment));
         if node.role == NodeRole::Head {
             let [_, autoscaler, dashboard] = self.metrics_ports(host, node);
             fixed.push(("AUTOSCALER_METRIC_PORT", autoscaler.to_string()));
@@ -303,7 +321,8 @@ impl<'a> Cluster<'a> {
         let at = &self.at;
         let own_store = self.store.as_ref().is_none_or(|store| store.external.is_none());
         let servers = [&at.gcs, &at.dashboard, &at.prometheus, &at.grafana, &at.jupyter].into_iter();
-        let servers = servers.chain(own_store.then_some(&at.store)).map(|address| host_of(address));
+        let servers = servers.chain(own_store.then_some(&at.store)).chain(self.has_mlflow.then_some(&at.mlflow));
+        let servers = servers.map(|address| host_of(address));
         let hosts: Vec<String> = match self.bridge {
             true => servers.collect(),
             false => self.request.hosts.iter().map(|host| host.address.clone()).collect(),
@@ -324,6 +343,11 @@ impl<'a> Cluster<'a> {
     pub(super) fn start_interval(host: &HostInput) -> bool {
         engine(host).is_none_or(|version| version >= START_INTERVAL_FROM)
     }
+}
+
+/// Whether a cluster's containers have a network of their own: on a single host.
+pub(super) fn is_bridge(spec: &Spec) -> bool {
+    spec.hosts.len() <= 1
 }
 
 /// The variable that names the data folder.
@@ -348,6 +372,7 @@ fn addresses(head: &HostInput, bridge: bool, store: Option<&ObjectStoreSpec>) ->
             prometheus: "http://prometheus:9090".to_owned(),
             grafana: "http://grafana:3000".to_owned(),
             jupyter: "http://jupyter:8888".to_owned(),
+            mlflow: mlflow::url(head, bridge),
         }
     } else {
         Addresses {
@@ -358,6 +383,7 @@ fn addresses(head: &HostInput, bridge: bool, store: Option<&ObjectStoreSpec>) ->
             prometheus: local(ports.prometheus),
             grafana: local(ports.grafana),
             jupyter: local(ports.jupyter),
+            mlflow: mlflow::url(head, bridge),
         }
     };
     if let Some(external) = store.and_then(|store| store.external.as_ref()) {

@@ -91,8 +91,8 @@ impl ProjectRuntime for NativeRuntime {
         "~/.gpucl"
     }
 
-    fn choose_ports(&self, _taken: &BTreeSet<u16>) -> HostPorts {
-        HostPorts::default()
+    fn choose_ports(&self, _spec: &Spec, known: HostPorts, _taken: &BTreeSet<u16>) -> HostPorts {
+        known
     }
 
     fn claim_script(&self, request: &DeployRequest<'_>, host: &HostInput) -> Option<String> {
@@ -232,6 +232,10 @@ impl ProjectRuntime for NativeRuntime {
 
     fn serve_port(&self, ports: &HostPorts) -> Option<u16> {
         ports.blocks.get(&Key::head()).map(|base| NodePorts { base: *base, dashboard: ports.dashboard }.serve())
+    }
+
+    fn metrics_port(&self, ports: &HostPorts) -> Option<u16> {
+        ports.blocks.get(&Key::head()).map(|base| NodePorts { base: *base, dashboard: ports.dashboard }.metrics())
     }
 
     fn inspect_script(&self, tag: &str, folders: &HostFolders) -> String {

@@ -7,6 +7,7 @@ mod by_hand;
 mod condition;
 mod deployment;
 mod logs;
+pub(super) mod mlflow;
 mod observation;
 pub(super) mod setup;
 
@@ -59,8 +60,9 @@ pub trait ProjectRuntime: Send + Sync {
         None
     }
 
-    /// Chooses ports on a host where these are taken, except those that the host claims with [`Self::claim_script`].
-    fn choose_ports(&self, taken: &BTreeSet<u16>) -> HostPorts;
+    /// Chooses ports on a host where these are taken, except those that the host claims with [`Self::claim_script`]; the
+    /// known ones are kept.
+    fn choose_ports(&self, spec: &Spec, known: HostPorts, taken: &BTreeSet<u16>) -> HostPorts;
 
     /// The script that claims ports on a host for its nodes, so that no two clusters use the same; [`Self::claimed`]
     /// parses its output. `None` when [`Self::choose_ports`] chooses them all.
@@ -144,6 +146,17 @@ pub trait ProjectRuntime: Send + Sync {
 
     /// The port of the head's loopback for applications of Serve; `None` if it has no room for them.
     fn serve_port(&self, _ports: &HostPorts) -> Option<u16> {
+        None
+    }
+
+    /// The address and the port that Serve's proxy listens on in the head, for this port of its host's loopback.
+    fn serve_listens(&self, spec: &Spec, port: u16) -> (&'static str, u16) {
+        let _ = spec;
+        ("127.0.0.1", port)
+    }
+
+    /// The port of the head's loopback for the metrics of its node; `None` if they are not there.
+    fn metrics_port(&self, _ports: &HostPorts) -> Option<u16> {
         None
     }
 

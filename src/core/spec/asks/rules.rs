@@ -10,7 +10,7 @@ use super::{Ask, Class, Home, whole_path};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::provider::{Capability, Factory};
 use crate::spec::Spec;
-use crate::spec::compose::{Beyond, beyond};
+use crate::spec::compose::{Beyond, beyond, beyond_with_mlflow};
 use crate::spec::sensitive::sensitive;
 use crate::spec::variables::is_ordinary;
 use crate::util::digest;
@@ -250,6 +250,7 @@ pub(super) fn compose(reader: &Reader<'_>, asks: &mut Vec<Ask>) {
     if !reader.is_on(On::Outliving) {
         return;
     }
+    let beyond = if reader.spec.own_mlflow() { beyond_with_mlflow } else { beyond };
     for file in &reader.spec.compose {
         // Files were read with the spec; one that cannot be understood now is never passed silently.
         let found = beyond(&file.text).unwrap_or_else(|why| vec![Beyond::of_file(format!("the file {why}"))]);

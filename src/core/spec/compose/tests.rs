@@ -293,3 +293,12 @@ fn what_is_said_of_a_service_is_one_plain_line() {
         );
     }
 }
+
+#[test]
+fn a_service_mlflow_is_the_users_own_where_gpucl_has_none() {
+    let text = "services: {mlflow: {image: 'x:1', environment: {A: b}}}";
+    assert_eq!(beyond(text).unwrap(), []);
+    let found = beyond_with_mlflow(text).unwrap();
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(found[0].what, "mlflow: has another `image` than gpucl gives it");
+}

@@ -260,8 +260,18 @@ impl JsonSchema for Fragment {
 }
 
 /// The images that a spec may replace, by their names in `templates/ray-compose/images.yaml`.
-pub const IMAGE_NAMES: &[&str] =
-    &["ray", "ray_gpu", "ray_rocm", "ray_rocm_base", "minio", "prometheus", "node_exporter", "grafana", "jupyter"];
+pub const IMAGE_NAMES: &[&str] = &[
+    "ray",
+    "ray_gpu",
+    "ray_rocm",
+    "ray_rocm_base",
+    "minio",
+    "prometheus",
+    "node_exporter",
+    "grafana",
+    "jupyter",
+    "mlflow",
+];
 
 /// Replacement images, by name.
 pub type Images = BTreeMap<String, String>;

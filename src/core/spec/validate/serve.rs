@@ -63,7 +63,7 @@ pub(super) fn serve(spec: &Spec, problems: &mut Vec<Problem>) {
             if !is_path || request.path.contains(|letter: char| letter.is_control() || letter == ' ' || letter == '#') {
                 problems.push(
                     Problem::new(
-                        join(&path, "request.path"),
+                        join(&join(&path, "request"), "path"),
                         format!("`{}` cannot follow a route prefix", request.path),
                     )
                     .note("for example: /predict"),

@@ -72,12 +72,6 @@ pub(super) fn services(spec: &Spec, problems: &mut Vec<Problem>) {
         capabilities(&join(&owner, "capabilities"), &names, problems);
     }
     object_store(spec, problems);
-    if spec.own_mlflow() {
-        problems.push(
-            Problem::of_key("services.mlflow", "requires the runtime `native`, but this spec has `docker`")
-                .note("leave it out, or set `runtime: native`"),
-        );
-    }
     if let Some(prometheus) = services.prometheus.settings() {
         let text = &prometheus.retention;
         let number = text.trim_end_matches(['h', 'd', 'w', 'y']);
@@ -273,12 +267,12 @@ mod tests {
     }
 
     #[test]
-    fn mlflow_is_absent_unless_it_is_asked_for_and_not_in_containers_yet() {
+    fn mlflow_is_absent_unless_it_is_asked_for() {
         for fine in ["{}", "{mlflow: false}", "{mlflow: true}", "{mlflow: {}}"] {
-            assert_eq!(wrong(&format!("services: {fine}\n")), [], "{fine}");
+            for runtime in ["native", "docker"] {
+                assert_eq!(wrong(&format!("runtime: {runtime}\nservices: {fine}\n")), [], "{fine}");
+            }
         }
-        let refused = wrong("runtime: docker\nservices: {mlflow: true}\n");
-        assert_eq!(refused[0].0, "services.mlflow");
     }
 
     #[test]

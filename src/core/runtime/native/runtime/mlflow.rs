@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 use super::claim::{has_mlflow, mlflow_port};
 use super::service::{Service, isolated};
 use super::{LOOPBACK, store};
-use crate::error::{Doing as _, ErrorKind, Result};
+use crate::error::Result;
 use crate::host::StageFile;
 use crate::name::Key;
 use crate::runtime::native::Layout;
+use crate::runtime::project::mlflow::{LAUNCHER, artifacts, login};
 use crate::runtime::project::{DeployRequest, HostInput};
-use crate::secret::MLFLOW_USER;
 
 /// Placeholder for the path of the server's environment, known only on the host; `host.py` replaces it.
 const ENVIRONMENT: &str = "@mlflow_env@";
@@ -29,7 +29,7 @@ pub(super) fn environment(request: &DeployRequest<'_>, layout: &Layout) -> Optio
 
 /// The server, as input to the probe.
 pub(super) fn want(request: &DeployRequest<'_>, blocks: &BTreeMap<Key, u16>) -> Option<Value> {
-    request.spec.own_mlflow().then(|| json!({"url": url(blocks), "user": MLFLOW_USER}))
+    request.spec.own_mlflow().then(|| json!({"url": url(blocks)}))
 }
 
 /// The files that a host needs of it.
@@ -42,18 +42,12 @@ pub(super) fn files(
     if !request.spec.own_mlflow() {
         return Ok(files);
     }
-    let password = request.secrets.mlflow_password.expose_secret();
-    let login = json!({
-        "MLFLOW_TRACKING_URI": url(blocks),
-        "MLFLOW_TRACKING_USERNAME": MLFLOW_USER,
-        "MLFLOW_TRACKING_PASSWORD": password,
-    });
-    let login = serde_json::to_vec(&login).doing(ErrorKind::Internal, || "render the login of MLflow".to_owned())?;
     let private = |path: &str, bytes: Vec<u8>| StageFile { path: path.to_owned(), mode: 0o600, bytes };
-    files.push(private("secrets/mlflow.json", login));
+    files.push(private("secrets/mlflow.json", login(request.secrets, &url(blocks))?));
     if has_mlflow(request, host) {
-        files.push(private("secrets/mlflow_password", password.as_bytes().to_vec()));
-        files.push(private("tracking.py", request.library.read("templates/ray-native/tracking.py")?.0));
+        let password = request.secrets.mlflow_password.expose_secret().as_bytes().to_vec();
+        files.push(private("secrets/mlflow_password", password));
+        files.push(private("tracking.py", request.library.read(LAUNCHER)?.0));
     }
     Ok(files)
 }
@@ -70,11 +64,10 @@ pub(super) fn launch(
     }
     let path = |path: std::path::PathBuf| path.display().to_string();
     let mut argv: Vec<String> = isolated(&format!("{ENVIRONMENT}/bin/python")).into();
-    argv.extend([path(layout.tracking_script()), path(layout.home().to_owned()), mlflow_port(blocks).to_string()]);
-    if let Some(bucket) = store::bucket(request) {
-        let (endpoint, region) = store::place(request, blocks).unwrap_or_default();
-        argv.extend([endpoint, region, format!("s3://{bucket}/mlflow")]);
-    }
+    argv.extend([path(layout.tracking_script()), path(layout.home().to_owned())]);
+    argv.push(format!("{LOOPBACK}:{}", mlflow_port(blocks)));
+    let (endpoint, region) = store::place(request, blocks).unwrap_or_default();
+    argv.extend(artifacts(request.spec, &endpoint, &region));
     let files = &files(request, host, blocks)?;
     let service = Service { key: Key::mlflow(), name: "mlflow", short: "m", argv, files, answers: mlflow_port(blocks) };
     Ok(Some(service.launch(request, host, layout)))

@@ -70,7 +70,7 @@ pub(super) fn refuse_own_services(request: &PrepareRequest<'_>) -> Result<()> {
             .because(
                 "it listens on the loopback of the head's host alone, and this cluster's hosts are several machines",
             )
-            .hint("leave it out; jobs can log to a server that exists, as MLFLOW_TRACKING_URI in `environment` says"));
+            .hint("use a single host, or a server that exists: `services: {mlflow: {external: …}}`"));
     }
     if request.spec.own_store().is_none() {
         return Ok(());

@@ -48,11 +48,6 @@ pub(super) fn environment(
     ]
 }
 
-/// The store's first bucket; `None` if the cluster has no store, or it no bucket.
-pub(super) fn bucket(request: &DeployRequest<'_>) -> Option<String> {
-    request.spec.services().object_store.settings()?.buckets.into_iter().next()
-}
-
 /// The store, as input to the probe.
 pub(super) fn want(request: &DeployRequest<'_>, blocks: &BTreeMap<Key, u16>) -> Option<Value> {
     let store = request.spec.services().object_store.settings()?;

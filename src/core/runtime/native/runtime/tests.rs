@@ -22,7 +22,7 @@ fn host(index: usize, address: &str, boot: &str) -> HostInput {
     let key = Key::host(index);
     let tag = scope().tag(&key).to_string();
     let facts = Facts { boot_id: boot.to_owned(), cpus: 4, memory: 8 << 30, ..Facts::default() };
-    let ports = NativeRuntime.choose_ports(&BTreeSet::new());
+    let ports = HostPorts::default();
     let folders = NativeRuntime.folders_of(&tag);
     HostInput { key, tag, facts, address: address.to_owned(), ports, folders, site: Site::default() }
 }
