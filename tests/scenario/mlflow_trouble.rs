@@ -96,7 +96,7 @@ fn trouble_with_mlflow_is_said_and_nothing_logged_is_lost() {
     let unmount = After(|| {
         let _ = Command::new("umount").arg(&store).status();
     });
-    let once = ["--env", "MLFLOW_HTTP_REQUEST_MAX_RETRIES=0"];
+    let once = ["--env", "MLFLOW_HTTP_REQUEST_MAX_RETRIES=1"];
     job(&env, LARGE, &once).exits(1).prints("MlflowException").prints("large.txt");
     env.run(&["logs", "mlflow"]).exits(0).prints("No space left on device");
     drop(unmount);

@@ -60,7 +60,7 @@ fn replicas(env: &TestEnv) -> Vec<u64> {
 
 #[test]
 #[ignore = "testbed"]
-fn an_application_outlives_a_rollback_and_a_replica_but_not_the_head() {
+fn an_application_outlives_a_rollback_and_a_replica_and_comes_back_after_the_head() {
     let _turn = turn();
     let env = TestEnv::with_shared_ray();
     env.write("cluster.yaml", SPEC);
@@ -100,18 +100,22 @@ fn an_application_outlives_a_rollback_and_a_replica_but_not_the_head() {
         (now.len() == 2 && !now.contains(&dead)).then_some(())
     });
 
-    // With the head goes Serve, and what was uploaded. What served is not brought back without its files.
+    // With the head goes Serve, and what was uploaded: a rollback uploads it again.
     let gcs = tagged_processes(&env).into_iter().find(|(_, command)| command.contains("gcs_server")).unwrap().0;
     Command::new("kill").args(["-9", &gcs.to_string()]).status().unwrap();
     until("Ray is gone", 60, || (env.run(&["serve", "status"]).code != Some(0)).then_some(()));
     env.run(&["serve", "status"]).says("hint: is the cluster up? `gpucl status`");
     env.run(&["up"]).exits(0);
     env.run(&["serve", "status"]).exits(0).says("Serve has no applications");
+    let kept = env.paths().state.join("clusters/hurt/serve");
+    let away = env.root().join("away");
+    std::fs::rename(&kept, &away).unwrap();
     env.run(&["serve", "rollback"])
         .exits(6)
-        .says("its files are no longer in the cluster")
+        .says("Ray has removed its files, and this machine does not have them")
         .says("gpucl serve deploy app:food --name default");
-    deploy("1");
+    std::fs::rename(&away, &kept).unwrap();
+    env.run(&["serve", "rollback"]).exits(0).prints("default serves");
     assert_eq!(way.ask(), (200, "version 1".to_owned()));
     drop(way);
     env.run(&["down", "--yes"]).exits(0);

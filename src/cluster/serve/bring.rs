@@ -51,6 +51,7 @@ impl Served<'_> {
             }
         }
         self.refuse_failed(&failed, &history, wanted)?;
+        self.sweep_packages(&history);
         self.sweep_secrets().await;
         Ok(brought)
     }
@@ -71,7 +72,7 @@ impl Served<'_> {
     pub async fn roll_back(&self, name: &str, secrets: &SecretValues, limit: Duration) -> Result<Brought> {
         let mut history = History::read(self.folder)?;
         let before = self.before(name, &history).await?;
-        self.refuse_without_packages(name, &before).await?;
+        self.give_packages(name, &before).await?;
         let mut configuration = before.clone();
         if !secrets.is_empty() {
             configuration["runtime_env"]["env_vars"][SECRETS] = Value::String(self.give_secrets(secrets).await?);
@@ -92,24 +93,6 @@ impl Served<'_> {
             Error::new(ErrorKind::NotFound, format!("go back with {name}"))
                 .because("nothing else of it served before, as far as this machine knows")
         })
-    }
-
-    /// Fails if Ray has lost a package of a configuration, as a new head has none. Serve would fail, and refuse the same
-    /// package for the next ten minutes, also where it is uploaded again.
-    async fn refuse_without_packages(&self, name: &str, configuration: &Value) -> Result<()> {
-        let environment = &configuration["runtime_env"];
-        let modules = environment["py_modules"].as_array().into_iter().flatten();
-        let uris = modules.chain([&environment["working_dir"]]).filter_map(Value::as_str);
-        for package in uris.filter_map(|uri| uri.strip_prefix("gcs://")) {
-            if !self.client.package_exists(package).await? {
-                let path = configuration["import_path"].as_str().unwrap_or("IMPORT_PATH");
-                let again = self.command(&format!("serve deploy {path} --name {name}"));
-                return Err(Error::new(ErrorKind::NotFound, format!("go back with {name}"))
-                    .because("its files are no longer in the cluster: Ray's head was started again since, or has removed them")
-                    .hint(format!("{again}   # in the folder that has them")));
-            }
-        }
-        Ok(())
     }
 
     /// Deploys those that do not serve their configuration, and waits for each; those that failed, with the reason.
