@@ -131,8 +131,8 @@ class Gpucl:
 class Bare:
     """Three nodes of Ray, started by hand with the options that matter of a cluster of gpucl."""
 
-    # The first of 300 ports that should be free.
-    PORT = 46300
+    # The first of 300 ports that should be free: none that the system gives to programs, or that gpucl takes.
+    PORT = 17300
 
     def __init__(self, ray, folder):
         self.ray, self.folder, self.nodes = os.path.abspath(ray), folder, {}
@@ -241,10 +241,11 @@ def wait(name, is_there):
         try:
             if is_there():
                 return
-        except (OSError, KeyError, TypeError):
-            pass
+            failure = ""
+        except (OSError, KeyError, TypeError) as error:
+            failure = f": {type(error).__name__}: {error}"
         if time.monotonic() > end:
-            raise TimeoutError(f"{name} did not come")
+            raise TimeoutError(f"{name} did not come{failure}")
         time.sleep(0.3)
 
 

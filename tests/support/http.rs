@@ -31,5 +31,19 @@ pub(crate) fn ask(method: &str, url: &str, headers: &[(&str, &str)], body: &str)
     let answer = String::from_utf8_lossy(&answer).into_owned();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
     let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
-    Ok((status.ok_or_else(|| std::io::Error::other(format!("no answer: {head}")))?, body.to_owned()))
+    let is_in_chunks = head.to_ascii_lowercase().contains("\r\ntransfer-encoding: chunked");
+    let body = if is_in_chunks { joined(body) } else { body.to_owned() };
+    Ok((status.ok_or_else(|| std::io::Error::other(format!("no answer: {head}")))?, body))
+}
+
+/// A body without the lengths of its chunks.
+fn joined(mut chunks: &str) -> String {
+    let mut body = String::new();
+    while let Some((length, rest)) = chunks.split_once("\r\n")
+        && let Ok(length @ 1..) = usize::from_str_radix(length, 16)
+    {
+        body.push_str(&rest[..length]);
+        chunks = rest[length..].trim_start_matches("\r\n");
+    }
+    body
 }

@@ -51,6 +51,7 @@ impl Served<'_> {
             }
         }
         self.refuse_failed(&failed, &history, wanted)?;
+        self.sweep_packages(&history);
         self.sweep_secrets().await;
         Ok(brought)
     }
@@ -71,6 +72,7 @@ impl Served<'_> {
     pub async fn roll_back(&self, name: &str, secrets: &SecretValues, limit: Duration) -> Result<Brought> {
         let mut history = History::read(self.folder)?;
         let before = self.before(name, &history).await?;
+        self.give_packages(name, &before).await?;
         let mut configuration = before.clone();
         if !secrets.is_empty() {
             configuration["runtime_env"]["env_vars"][SECRETS] = Value::String(self.give_secrets(secrets).await?);

@@ -3,6 +3,7 @@
 mod bring;
 mod history;
 mod of_spec;
+mod packages;
 mod secrets;
 mod served;
 mod way;

@@ -75,6 +75,7 @@ pub(in crate::cluster) async fn bring_of_spec(
     history.set_of_spec(wanted.keys().cloned().collect())?;
     for one in wanted.values().filter_map(|one| one.package.as_ref()) {
         served.client.upload(one, None).await?;
+        served.keep(one)?;
     }
     let configurations = wanted.into_iter().map(|(name, one)| (name, one.configuration)).collect();
     let brought = served.bring(&configurations, SERVE_WITHIN).await?;

@@ -15,7 +15,7 @@ const SAY_EVERY: Duration = Duration::from_secs(2);
 
 /// A package, and where its URI goes.
 pub(crate) struct Packed {
-    package: Package,
+    pub(crate) package: Package,
     /// What it is, for messages.
     what: String,
     /// Its place in `py_modules`; the working folder has none.

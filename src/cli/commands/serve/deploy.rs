@@ -15,10 +15,10 @@ use crate::cli::commands::job::secrets::secret;
 use crate::cli::commands::job::upload::{Packed, pack, upload};
 use crate::cli::commands::secret::value;
 use crate::cli::exit_code;
-use crate::cluster::serve::{Brought, SecretValues};
+use crate::cluster::serve::{Brought, SecretValues, Served};
 use crate::error::{Error, ErrorKind, Result};
 use crate::host::SECRETS;
-use crate::ray::{Client, DEFAULT_APPLICATION, RuntimeEnv, ServeApplication, ServeFile, WorkingDir, is_import_path};
+use crate::ray::{DEFAULT_APPLICATION, RuntimeEnv, ServeApplication, ServeFile, WorkingDir, is_import_path};
 use crate::util::fence::Fence;
 use crate::util::human;
 
@@ -80,7 +80,7 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     let id = if secrets.is_empty() { None } else { Some(served.give_secrets(&secrets).await?) };
     let mut wanted: BTreeMap<String, Value> = BTreeMap::new();
     for (mut application, packed) in applications.into_iter().zip(parts) {
-        upload_parts(app, &opened.client, &mut application.environment, &packed).await?;
+        upload_parts(app, &served, &mut application.environment, &packed).await?;
         if let Some(id) = &id {
             application.environment.set_variable(SECRETS, id)?;
         }
@@ -134,9 +134,10 @@ fn note_missing_module(app: &App, application: &ServeApplication, folder: Option
 }
 
 /// Uploads the folder and the modules of an application.
-async fn upload_parts(app: &App, client: &Client, environment: &mut RuntimeEnv, packed: &[Packed]) -> Result<()> {
+async fn upload_parts(app: &App, served: &Served<'_>, environment: &mut RuntimeEnv, packed: &[Packed]) -> Result<()> {
     for packed in packed {
-        let uri = upload(app, client, packed).await?;
+        let uri = upload(app, served.client, packed).await?;
+        served.keep(&packed.package)?;
         match packed.module {
             Some(at) => environment.set_module(at, uri),
             None => environment.set_working_dir(uri),
