@@ -9,7 +9,7 @@ use gpucl::sandbox::lambda::{Config, Sandbox, User};
 use tokio::runtime::Runtime;
 
 use crate::hosts::{data_in_and_results_out, docker, example, gpucl, testbed};
-use crate::support::{TestEnv, interrupt, turn, until};
+use crate::support::{TestEnv, an_application_answers, interrupt, turn, until};
 
 /// A stand-in with Lambda's limits, and the daemon that makes its hosts.
 struct Cloud {
@@ -111,6 +111,9 @@ fn whole(name: &str, hosts: usize, image: &str) {
     gpucl(&cloud.env, &["job", "submit", "--", "python", "-c", &job(hosts)])
         .exits(0)
         .prints(&format!("workers {hosts}"));
+    let begin = Instant::now();
+    an_application_answers(&cloud.env, "demo", 1);
+    println!("an application: {:.0} s", begin.elapsed().as_secs_f64());
     data_in_and_results_out(&cloud.env, (hosts == 1).then_some("/sets"));
     let begin = Instant::now();
     let down = gpucl(&cloud.env, &["down", "--yes"]).exits(0).prints("is left");

@@ -244,7 +244,7 @@ fn death_detail(text: &str) -> String {
 }
 
 /// The exception of the last Python traceback: `ValueError: too small`. One that ends with a colon goes on below.
-fn exception(text: &str) -> Option<String> {
+pub(super) fn exception(text: &str) -> Option<String> {
     let is_exception = |line: &str| {
         let name = line.split([':', '(', ' ']).next().unwrap_or_default();
         let plain = name.chars().all(|letter| letter.is_alphanumeric() || "._".contains(letter));

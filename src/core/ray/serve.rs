@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::client::{Client, whole};
-use super::reason::without_colours;
+use super::reason::{exception, without_colours};
 use super::situation::{Demand, Situation, Wanting};
 use crate::error::{Error, ErrorKind, Result};
 use crate::util::digest;
@@ -159,10 +159,22 @@ impl Application {
         self.deployed_app_config.as_ref().is_some_and(|is| is_same(is, configuration))
     }
 
+    /// The parts of its runtime environment that take time to set up.
+    fn slow_parts(&self) -> Vec<&'static str> {
+        let environment = self.deployed_app_config.as_ref().and_then(|config| config.get("runtime_env"));
+        let has = |part: &&&str| environment.and_then(|parts| parts.get(**part)).is_some_and(|part| !part.is_null());
+        ["conda", "image_uri", "pip", "uv"].iter().filter(has).copied().collect()
+    }
+
     /// Why it does not serve, in one sentence: the cause of its own error, or what Ray says of a deployment.
     pub fn why(&self) -> Option<String> {
         let of_deployments = self.deployments.iter().filter(|(_, one)| !one.message.trim().is_empty());
-        let of_deployments = of_deployments.map(|(name, one)| format!("deployment {name}: {}", cause(&one.message)));
+        let slow = self.slow_parts();
+        let of_deployments =
+            of_deployments.map(|(name, one)| match one.message.contains(NO_PLACE_YET) && !slow.is_empty() {
+                true => format!("deployment {name}: its runtime environment is being set up: {}", slow.join(", ")),
+                false => format!("deployment {name}: {}", cause(&one.message)),
+            });
         let all: Vec<String> = of_deployments.collect();
         match (all.is_empty(), self.message.trim().is_empty()) {
             (false, _) => Some(all.join("; ")),
@@ -199,14 +211,19 @@ fn is_same(one: &Value, other: &Value) -> bool {
     }
 }
 
-/// The cause in a message of Ray: the last line of a traceback, or what is said first.
+/// The cause in a message of Ray: the exception of a traceback, or what is said first.
 fn cause(message: &str) -> String {
     let plain = without_colours(message);
     let lines: Vec<&str> = plain.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    let is_traceback = lines.iter().any(|line| line.starts_with("Traceback"));
-    let line = if is_traceback { lines.last() } else { lines.first() };
-    shortened(line.copied().unwrap_or_default())
+    if plain.contains("Traceback") {
+        let last = || shortened(lines.last().copied().unwrap_or_default());
+        return exception(&plain).unwrap_or_else(last);
+    }
+    shortened(lines.first().copied().unwrap_or_default())
 }
+
+/// What Ray says of replicas without a place, whatever they wait for.
+const NO_PLACE_YET: &str = "to be scheduled. This may be due to";
 
 /// The key to the applications, made of the cluster's token: `templates/ray-native/serving.py` makes the same.
 pub fn serve_key(token: &SecretString) -> SecretString {
@@ -305,6 +322,24 @@ mod tests {
             json!({"status": "DEPLOY_FAILED", "message": message, "deployments": {"Fails": deployment}}),
         );
         assert_eq!(failed.why().unwrap(), "deployment Fails: ValueError: no weights here");
+        // As a constructor's error is quoted (ray 2.60.0).
+        let message = "The deployment failed to start 3 times in a row. See controller logs for details. Error:\n\
+            \u{1b}[36mray::ServeReplica:bad:Food.initialize_and_get_metadata()\u{1b}[39m (pid=1, ip=127.0.0.1)\n  \
+            File \"a/replica.py\", line 1928, in initialize\nRuntimeError: Traceback (most recent call last):\n  \
+            File \"bad.py\", line 6, in __init__\n    ^^^^^\n\
+            mlflow.exceptions.RestException: RESOURCE_DOES_NOT_EXIST: Registered Model with name=nothere not found";
+        let deployment = json!({"status": "DEPLOY_FAILED", "message": message});
+        let failed = application_of(json!({"status": "DEPLOY_FAILED", "deployments": {"Food": deployment}}));
+        let why = "deployment Food: mlflow.exceptions.RestException: RESOURCE_DOES_NOT_EXIST: Registered Model with \
+                   name=nothere not found";
+        assert_eq!(failed.why().unwrap(), why);
+        let message = "Deployment 'Food' has 1 replicas that have taken more than 30s to be scheduled. This may be due to waiting";
+        let deployment = json!({"status": "UPDATING", "message": message});
+        let config = json!({"runtime_env": {"pip": ["six"]}});
+        let waits = application_of(
+            json!({"status": "DEPLOYING", "deployments": {"Food": deployment}, "deployed_app_config": config}),
+        );
+        assert_eq!(waits.why().unwrap(), "deployment Food: its runtime environment is being set up: pip");
         assert_eq!(application_of(json!({"status": "RUNNING"})).why(), None);
         assert_eq!(application_of(json!({"status": "A_NEW_WORD"})).status, ApplicationStatus::Other);
     }
