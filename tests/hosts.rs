@@ -11,6 +11,7 @@ mod every;
 mod inside;
 mod many;
 mod one_host;
+mod panels;
 mod served;
 mod setup;
 mod spec;

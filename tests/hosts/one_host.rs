@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::closed;
 use super::inside;
+use super::panels;
 use super::served;
 use super::spec::{env, gpucl, spec};
 use super::testbed::TestHost;
@@ -32,6 +33,7 @@ fn a_fresh_host_with_two_gpus_comes_to_ready_and_goes() {
     let begin = Instant::now();
     served::plain_jobs_and_notebooks_log_runs(&env, &host);
     served::applications_answer_who_has_the_key(&env, &[&host]);
+    panels::of_serve_are_answered(&env, &host);
     println!("runs logged, an application deployed, updated, rolled back: {:.0} s", begin.elapsed().as_secs_f64());
     pages(&env);
     closed::nothing_of_ours_answers(&host);

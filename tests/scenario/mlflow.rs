@@ -64,6 +64,23 @@ fn runs_and_artifacts_of_plain_jobs_are_recorded_behind_a_login() {
         "import mlflow\nprint('runs', len(mlflow.search_runs(experiment_names=['food'], output_format='list')))\n",
     );
     env.run(&["job", "submit", "--working-dir", ".", "--", "python", "again.py"]).exits(0).prints("runs 1");
+    each_trial_of_the_example_is_a_run(&env);
     env.run(&["down", "--yes"]).exits(0);
     assert_eq!(tagged_processes(&env), []);
+}
+
+/// Without MLflow the same program runs in the test of the examples.
+fn each_trial_of_the_example_is_a_run(env: &TestEnv) {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/tune");
+    let short = ["--samples", "2", "--epochs", "2", "--seconds", "0"];
+    let submit = ["job", "submit", "--working-dir", folder, "--", "python", "tune.py"];
+    env.run(&[&submit[..], &short].concat()).exits(0).prints("2 settings tried");
+    env.write(
+        "trials.py",
+        "import mlflow\nfor run in mlflow.search_runs(experiment_names=['tune'], output_format='list'):\n    \
+         print('trial', sorted(run.data.params)[:3], run.info.status, 0 < run.data.metrics['accuracy'] <= 1)\n",
+    );
+    let trials = env.run(&["job", "submit", "--working-dir", ".", "--", "python", "trials.py"]).exits(0);
+    let line = "trial ['batch', 'dropout', 'epochs'] FINISHED True";
+    assert_eq!(trials.stdout.matches(line).count(), 2, "{}", trials.stdout);
 }

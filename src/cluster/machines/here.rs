@@ -68,18 +68,31 @@ impl Here {
         program + &format!("cd {} && ", shell_line(&[self.user.here.to_string_lossy()]))
     }
 
-    /// The log files of the nodes and the supervisor, by name.
+    /// The log files of the nodes, by name.
     pub(super) fn logs(&self) -> Vec<(String, PathBuf)> {
-        let folder = |host: &Key| folders(&self.state).find(|(key, _)| *key == host).map(|(_, folder)| folder);
-        let log = |host: &Key, name: String| Some((name.clone(), folder(host)?.join(format!("logs/{name}.log"))));
         let nodes = self.state.started_nodes();
-        let supervisor = nodes.first().and_then(|head| log(&head.host, SUPERVISOR.to_owned()));
-        nodes.iter().filter_map(|node| log(&node.host, node.key.display_name())).chain(supervisor).collect()
+        nodes.iter().filter_map(|node| self.log(&node.host, node.key.display_name())).collect()
+    }
+
+    /// The log files of the services and the supervisor, by name: they are beside the head.
+    pub(super) fn logs_beside(&self) -> Vec<(String, PathBuf)> {
+        let nodes = self.state.started_nodes();
+        let (Some(head), Some(spec)) = (nodes.first(), self.state.spec.as_ref()) else { return Vec::new() };
+        let store = spec.own_store().map(|_| Key::object_store());
+        let services = store.into_iter().chain(spec.own_mlflow().then(Key::mlflow));
+        let names = services.map(|key| key.display_name()).chain([SUPERVISOR.to_owned()]);
+        names.filter_map(|name| self.log(&head.host, name)).collect()
+    }
+
+    fn log(&self, host: &Key, name: String) -> Option<(String, PathBuf)> {
+        let (_, folder) = folders(&self.state).find(|(key, _)| *key == host)?;
+        let path = folder.join(format!("logs/{name}.log"));
+        Some((name, path))
     }
 }
 
 /// The process that watches the nodes.
-pub(super) const SUPERVISOR: &str = "supervisor";
+const SUPERVISOR: &str = "supervisor";
 
 /// The hosts that are this machine, and their folders.
 fn folders(state: &ClusterState) -> impl Iterator<Item = (&Key, &PathBuf)> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 
-use super::here::{Here, SUPERVISOR};
+use super::here::Here;
 use super::log_file::LogFile;
 use super::pods::{Pods, short};
 use super::ssh::{Remote, RemoteHost};
@@ -90,19 +90,17 @@ async fn of_files(here: &Here, logs: &Logs<'_>, on_line: OnNodeLine<'_>) -> Resu
     Ok(())
 }
 
-/// The chosen log files, with the names of their nodes; that of the supervisor only on request.
+/// The chosen log files, with the names of their nodes; those of services and of the supervisor only on request.
 fn files(here: &Here, of: Option<&str>) -> Result<Vec<(String, PathBuf)>> {
     let mut all = here.logs();
-    let Some(name) = of else {
-        all.retain(|(node, _)| node != SUPERVISOR);
-        return Ok(all);
-    };
+    let Some(name) = of else { return Ok(all) };
+    all.extend(here.logs_beside());
     match all.iter().find(|(node, _)| node == name || node.replace('-', "") == name) {
         Some(found) => Ok(vec![found.clone()]),
         None => {
             let names: Vec<&str> = all.iter().map(|(node, _)| node.as_str()).collect();
             Err(Error::new(ErrorKind::NotFound, format!("show the log of {name}"))
-                .because(format!("{} has no such node", here.state.name))
+                .because(format!("{} has no such node or service", here.state.name))
                 .hint(format!("there are: {}", names.join(", "))))
         }
     }
