@@ -221,8 +221,10 @@ impl Dashboard {
         self.printed["pages"].clone()
     }
 
+    /// The pages of services; `scenario::serve` asks those of applications.
     fn pages(&self) -> Vec<String> {
-        self.urls().as_object().unwrap().keys().cloned().collect()
+        let urls = self.urls();
+        urls.as_object().unwrap().keys().filter(|page| !page.starts_with("serve ")).cloned().collect()
     }
 
     /// What a page answers in a browser with its key and its login, without its login, and without its key.
