@@ -66,7 +66,6 @@ const EXAMPLES: &[&str] = &[
     "store sync data s3://ray/data",
     "store rm --recursive s3://ray/runs/",
     "serve deploy app:food",
-    "serve deploy serve.yaml --secret HF_TOKEN",
     "serve status",
     "serve logs",
     "serve rollback",
