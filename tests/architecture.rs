@@ -205,6 +205,7 @@ const ORDER: &[&str] = &[
     "event",
     "ray",
     "s3",
+    "mlflow",
     "render",
     "host",
     "playbook",

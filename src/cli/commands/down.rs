@@ -1,7 +1,10 @@
 //! `gpucl down`.
 
+use std::time::Duration;
+
 use crate::cli::app::App;
 use crate::cli::command_error::usage;
+use crate::cli::commands::mlflow::runs_soon;
 use crate::cli::exit_code;
 use crate::cli::run::{Ended, run as run_with_events};
 use crate::cli::target;
@@ -11,6 +14,9 @@ use crate::money::describe;
 use crate::name::ClusterName;
 use crate::provider::Runtime;
 use crate::util::human;
+
+/// How long MLflow may take to say how many runs it has.
+const COUNT_LIMIT: Duration = Duration::from_secs(3);
 
 /// The arguments of `down`.
 #[derive(Debug, clap::Args)]
@@ -28,14 +34,20 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     let name = target::name(app)?;
+    let lost = if args.keep_data { None } else { lost_runs(app, &name).await? };
     if !app.yes && !app.json() && app.ui.asks() {
         for line in what_goes(app, &args, &name)? {
             app.ui.error_line(&line);
+        }
+        if let Some(lost) = &lost {
+            app.ui.error_line(&format!("  {lost}"));
         }
         let answer = app.ui.ask(&format!("remove everything of the cluster {name}? [y/N] "));
         if !matches!(answer.trim(), "y" | "Y" | "yes") {
             return Err(usage("remove the cluster", "not confirmed; nothing was changed").into());
         }
+    } else if let Some(lost) = &lost {
+        app.ui.status(format_args!("removed with the cluster: {lost}"));
     }
     let options = DownOptions { keep_data: args.keep_data, purge: args.purge, release_lease: args.release_lease };
     let down = take_down(app, &name, options).await?;
@@ -103,6 +115,26 @@ pub(crate) async fn take_down(app: &App, name: &ClusterName, options: DownOption
     })
     .await?;
     Ok(Down { summary: ended.summary, proof, unknown, kept, cost })
+}
+
+/// What is lost of a cluster's own MLflow, and how it is kept; `None` if the cluster has none.
+async fn lost_runs(app: &App, name: &ClusterName) -> Result<Option<String>> {
+    let Some(known) = cluster::status(&app.paths, name)? else { return Ok(None) };
+    let Some(spec) = known.state.spec.as_ref().filter(|spec| spec.own_mlflow()) else { return Ok(None) };
+    let keeps = match crate::providers::find(spec.provider.name()).is_ok_and(|one| one.capability().hosts_vanish) {
+        true => "",
+        false => ", or down --keep-data",
+    };
+    let runs = match target::Target::of(app, name.clone()) {
+        Ok(target) => runs_soon(app, &target, COUNT_LIMIT).await,
+        Err(_) => None,
+    };
+    let what = match runs {
+        Some(0) => return Ok(None),
+        Some(runs) => format!("{} in MLflow, and its models", human::count(runs, "run")),
+        None => "runs and models in MLflow".to_owned(),
+    };
+    Ok(Some(format!("{what} (to keep them: gpucl mlflow export DIR{keeps})")))
 }
 
 /// What will be removed, as far as the local state knows, and what will be kept.

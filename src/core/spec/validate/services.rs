@@ -3,7 +3,7 @@
 use crate::provider::Runtime;
 use crate::spec::place::{Problem, item, join};
 use crate::spec::walk::unknown_key;
-use crate::spec::{IMAGE_NAMES, Spec};
+use crate::spec::{ExternalMlflow, IMAGE_NAMES, Spec};
 use crate::util::near::nearest;
 
 /// The Linux capabilities, as named in compose.
@@ -72,7 +72,8 @@ pub(super) fn services(spec: &Spec, problems: &mut Vec<Problem>) {
         capabilities(&join(&owner, "capabilities"), &names, problems);
     }
     object_store(spec, problems);
-    if spec.own_mlflow() {
+    mlflow(spec, problems);
+    if services.mlflow.settings().is_some() {
         problems.push(
             Problem::of_key("services.mlflow", "requires the runtime `native`, but this spec has `docker`")
                 .note("leave it out, or set `runtime: native`"),
@@ -184,6 +185,25 @@ fn only_docker(spec: &Spec, problems: &mut Vec<Problem>) {
         );
     }
     object_store(spec, problems);
+    mlflow(spec, problems);
+}
+
+/// The MLflow server that jobs use.
+fn mlflow(spec: &Spec, problems: &mut Vec<Problem>) {
+    let Some(ExternalMlflow { uri, .. }) = spec.external_mlflow() else { return };
+    let path = "services.mlflow.external.uri";
+    let rest = uri.strip_prefix("https://").or_else(|| uri.strip_prefix("http://"));
+    let is_odd = |it: char| it.is_whitespace() || it.is_control() || "?#\"'\\".contains(it);
+    match rest {
+        Some(rest) if rest.contains('@') => problems.push(
+            Problem::new(path, "has a login in it").note("write the login to a file, and name it: credentials_file"),
+        ),
+        Some(rest) if !rest.is_empty() && !rest.starts_with('/') && !rest.contains(is_odd) => {}
+        _ => problems.push(
+            Problem::new(path, format!("`{uri}` is not the URL of an MLflow server"))
+                .note("for example: https://mlflow.example.org"),
+        ),
+    }
 }
 
 fn capabilities(path: &str, names: &[String], problems: &mut Vec<Problem>) {
@@ -279,6 +299,18 @@ mod tests {
         }
         let refused = wrong("runtime: docker\nservices: {mlflow: true}\n");
         assert_eq!(refused[0].0, "services.mlflow");
+    }
+
+    #[test]
+    fn an_external_mlflow_has_a_url_without_a_login() {
+        let external = |uri: &str| wrong(&format!("services: {{mlflow: {{external: {{uri: '{uri}'}}}}}}\n"));
+        for fine in ["https://mlflow.example.org", "http://127.0.0.1:5000", "https://x/mlflow"] {
+            assert_eq!(external(fine), [], "{fine}");
+        }
+        for odd in ["mlflow.example.org", "https://", "https:///x", "databricks", "https://x?a=b", "file:///x"] {
+            assert_eq!(external(odd)[0].0, "services.mlflow.external.uri", "{odd}");
+        }
+        assert!(external("https://me:secret@x")[0].1.contains("credentials_file"));
     }
 
     #[test]

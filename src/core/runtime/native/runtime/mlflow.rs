@@ -10,6 +10,7 @@ use super::service::{Service, isolated};
 use super::{LOOPBACK, store};
 use crate::error::{Doing as _, ErrorKind, Result};
 use crate::host::StageFile;
+use crate::mlflow::Login;
 use crate::name::Key;
 use crate::runtime::native::Layout;
 use crate::runtime::project::{DeployRequest, HostInput};
@@ -22,13 +23,21 @@ fn url(blocks: &BTreeMap<Key, u16>) -> String {
     format!("http://{LOOPBACK}:{}", mlflow_port(blocks))
 }
 
+/// Whether jobs have a server, of the cluster's own or another.
+fn has_any(request: &DeployRequest<'_>) -> bool {
+    request.spec.services().mlflow.settings().is_some()
+}
+
 /// The variable that names the file with the login of jobs: each process of a job reads it when it starts.
 pub(super) fn environment(request: &DeployRequest<'_>, layout: &Layout) -> Option<(&'static str, String)> {
-    request.spec.own_mlflow().then(|| ("GPUCL_MLFLOW", layout.mlflow_login().display().to_string()))
+    has_any(request).then(|| ("GPUCL_MLFLOW", layout.mlflow_login().display().to_string()))
 }
 
 /// The server, as input to the probe.
 pub(super) fn want(request: &DeployRequest<'_>, blocks: &BTreeMap<Key, u16>) -> Option<Value> {
+    if let Some(external) = request.spec.external_mlflow() {
+        return Some(json!({"external": external.uri}));
+    }
     request.spec.own_mlflow().then(|| json!({"url": url(blocks), "user": MLFLOW_USER}))
 }
 
@@ -39,20 +48,20 @@ pub(super) fn files(
     blocks: &BTreeMap<Key, u16>,
 ) -> Result<Vec<StageFile>> {
     let mut files = Vec::new();
-    if !request.spec.own_mlflow() {
+    if !has_any(request) {
         return Ok(files);
     }
-    let password = request.secrets.mlflow_password.expose_secret();
-    let login = json!({
-        "MLFLOW_TRACKING_URI": url(blocks),
-        "MLFLOW_TRACKING_USERNAME": MLFLOW_USER,
-        "MLFLOW_TRACKING_PASSWORD": password,
-    });
+    let password = &request.secrets.mlflow_password;
+    let login = match request.spec.external_mlflow() {
+        Some(external) if external.credentials_file.is_none() => Login::Open.variables(&external.uri),
+        Some(external) => request.secrets.external_mlflow.variables(&external.uri),
+        None => Login::Password { user: MLFLOW_USER.to_owned(), password: password.clone() }.variables(&url(blocks)),
+    };
     let login = serde_json::to_vec(&login).doing(ErrorKind::Internal, || "render the login of MLflow".to_owned())?;
     let private = |path: &str, bytes: Vec<u8>| StageFile { path: path.to_owned(), mode: 0o600, bytes };
     files.push(private("secrets/mlflow.json", login));
     if has_mlflow(request, host) {
-        files.push(private("secrets/mlflow_password", password.as_bytes().to_vec()));
+        files.push(private("secrets/mlflow_password", password.expose_secret().as_bytes().to_vec()));
         files.push(private("tracking.py", request.library.read("templates/ray-native/tracking.py")?.0));
     }
     Ok(files)
