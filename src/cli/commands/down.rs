@@ -21,7 +21,7 @@ const COUNT_LIMIT: Duration = Duration::from_secs(3);
 /// The arguments of `down`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Keep the data volumes and the data folder on the hosts; only with the runtime `docker`
+    /// Keep the data folder, the object store's data and MLflow's runs on hosts that stay
     #[arg(long)]
     keep_data: bool,
     /// Also remove what was installed on the hosts for the cluster: packages, repositories, settings
@@ -106,7 +106,11 @@ pub(crate) async fn take_down(app: &App, name: &ClusterName, options: DownOption
             events.note(format!("cost: about {cost} in all"));
         }
         // Claim only what was verified.
+        let is_data = |line: &String| line.starts_with("data folder ") || line.starts_with("volume ");
         let summary = match done.unknown.is_empty() {
+            true if done.kept.iter().any(is_data) => {
+                format!("only the data of {name} is left: the next `up` uses it, and a later `down` removes it")
+            }
             true => format!("nothing of {name} is left"),
             false => format!("all of {name} that could be found is gone"),
         };
@@ -149,7 +153,12 @@ fn what_goes(app: &App, args: &Args, name: &ClusterName) -> Result<Vec<String>> 
     lines.extend(report.resources.iter().cloned());
     let spec = known.state.spec.as_ref();
     if spec.is_some_and(|spec| spec.runtime == Runtime::Native) && !known.state.is_here() {
-        lines.push("on each host: processes, gpucl's folder with the data folder in it".to_owned());
+        lines.push(match args.keep_data {
+            true => "on each host: processes, gpucl's folder except data (--keep-data)".to_owned(),
+            false => {
+                "on each host: processes, gpucl's folder with the data folder in it (--keep-data keeps it)".to_owned()
+            }
+        });
         lines.push(match args.purge {
             true => "the Ray environment there, if it was made for this cluster (--purge)".to_owned(),
             false => "the Ray environment there is kept for the next cluster (--purge removes it too)".to_owned(),

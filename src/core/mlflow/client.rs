@@ -103,16 +103,6 @@ impl Server {
         Ok(Self { http, base, login })
     }
 
-    /// How many runs its experiments have.
-    ///
-    /// # Errors
-    /// If it refuses or does not answer.
-    pub async fn count_runs(&self) -> Result<usize> {
-        let experiments = super::export::experiments(self, "ACTIVE_ONLY").await?;
-        let ids: Vec<&str> = experiments.iter().map(|one| one.experiment_id.as_str()).collect();
-        Ok(super::export::runs(self, &ids).await?.len())
-    }
-
     /// Its version.
     pub(super) async fn version(&self) -> Result<String> {
         let mut answer = self.ask(&|| self.request(Method::GET, self.url(&["version"])), true).await?;

@@ -5,16 +5,20 @@
 //! say which item each is a copy of.
 
 mod client;
+mod copying;
 mod export;
 mod import;
+mod query;
 mod record;
 mod registry;
 mod source;
 
 pub use client::{Login, Server};
 pub use export::export;
-pub use import::{ImportOptions, import};
+pub use import::import;
+pub use query::count_runs;
 pub use record::Counts;
+pub use registry::ImportOptions;
 
 /// Shows how an export or an import goes on.
 pub trait Watch: Sync {

@@ -8,14 +8,21 @@ use serde_json::{Value, json};
 
 use super::ORIGIN_VERSION;
 use super::client::Server;
-use super::export;
-use super::import::{ExperimentMade, ImportOptions, Reader, RunMade};
+use super::copying::{ExperimentMade, Reader, RunMade};
+use super::query;
 use super::record::{Content, Pair, Registered, Version, number, tag};
 use crate::error::{Error, ErrorKind, Result};
 use crate::util::text::printable_line;
 
 /// The experiment for the files of versions whose runs are gone.
 const EXPERIMENT: &str = "imported versions";
+
+/// What an import may do.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ImportOptions {
+    /// Versions whose numbers are taken get new ones, instead of a refusal.
+    pub add_versions: bool,
+}
 
 /// The versions to make, decided before anything is changed.
 pub(super) struct Plan<'a> {
@@ -56,13 +63,13 @@ impl<'a> Plan<'a> {
         registered: &'a [(String, Registered)],
         options: ImportOptions,
     ) -> Result<Self> {
-        let models = export::registered(server).await?;
+        let models = query::registered(server).await?;
         let aliases: BTreeMap<String, BTreeSet<String>> = models
             .into_iter()
             .map(|model| (model.name, model.aliases.into_iter().map(|alias| alias.alias).collect()))
             .collect();
         let mut found: BTreeMap<String, (u32, BTreeSet<String>)> = BTreeMap::new();
-        for version in export::versions(server).await? {
+        for version in query::versions(server).await? {
             let own = identity(&version.tags, version.version, version.creation_timestamp);
             let (highest, there) = found.entry(version.name).or_default();
             *highest = version.version.max(*highest);
@@ -186,7 +193,7 @@ impl Missing<'_> {
     async fn source(&self, reader: &mut Reader<'_>, version: &Version) -> Result<(String, Option<String>)> {
         let copies = &reader.copies;
         let run = version.run.as_ref().and_then(|run| copies.runs.get(run)).map(|(id, _)| id.clone());
-        let uri = |place: &str, path: &str| format!("mlflow-artifacts:/{}", export::joined(place, path));
+        let uri = |place: &str, path: &str| format!("mlflow-artifacts:/{}", query::joined(place, path));
         let absent = || Error::new(ErrorKind::Internal, "find the files of a version");
         Ok(match &version.content {
             Content::Run { id, path } => {
@@ -200,7 +207,7 @@ impl Missing<'_> {
             Content::At(uri) => (uri.clone(), run),
             Content::Own(files) => {
                 // The registry takes files only of a run or a logged model: these get a run for themselves.
-                let experiments = export::experiments(reader.server, "ACTIVE_ONLY").await?;
+                let experiments = query::experiments(reader.server, "ACTIVE_ONLY").await?;
                 let there = experiments.into_iter().find(|one| one.name == EXPERIMENT).map(|one| one.experiment_id);
                 let experiment = match there {
                     Some(id) => id,

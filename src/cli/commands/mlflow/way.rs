@@ -8,7 +8,7 @@ use crate::cli::app::App;
 use crate::cli::target::Target;
 use crate::cluster::{self, Forward};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
-use crate::mlflow::{Login, Server};
+use crate::mlflow::{Login, Server, count_runs};
 use crate::name::Key;
 use crate::runtime;
 use crate::runtime::project::Page;
@@ -72,7 +72,7 @@ impl Way {
 pub(crate) async fn runs_soon(app: &App, target: &Target, limit: Duration) -> Option<usize> {
     let count = async {
         let way = Way::open(app, target).await.ok()?;
-        let count = way.server.count_runs().await.ok();
+        let count = count_runs(&way.server).await.ok();
         way.close().await;
         count
     };
