@@ -11,7 +11,7 @@ pub mod agent;
 pub mod cli;
 pub mod cluster;
 pub use gpucl_core::{
-    engine, error, event, host, money, name, plan, playbook, provider, ray, render, runtime, s3, secret, spec, state,
-    util,
+    engine, error, event, host, mlflow, money, name, plan, playbook, provider, ray, render, runtime, s3, secret, spec,
+    state, util,
 };
 pub use {gpucl_providers as providers, gpucl_sandbox as sandbox};

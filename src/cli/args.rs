@@ -64,6 +64,9 @@ pub(crate) enum Command {
     /// Deploy applications to Ray Serve, ask them, and go back to an earlier deployment
     #[command(subcommand)]
     Serve(commands::serve::Command),
+    /// Copy what MLflow has into a folder, and from one into another cluster's
+    #[command(subcommand)]
+    Mlflow(commands::mlflow::Command),
     /// Forward a local port to a port of a host, until Ctrl-C
     PortForward(commands::port_forward::Args),
     /// Open a cluster's web pages, logged in, until Ctrl-C
@@ -138,6 +141,7 @@ impl Command {
             Self::Sync(args) => commands::sync::run(app, args).await,
             Self::Store(command) => commands::store::run(app, command).await,
             Self::Serve(command) => commands::serve::run(app, command).await,
+            Self::Mlflow(command) => commands::mlflow::run(app, command).await,
             Self::PortForward(args) => commands::port_forward::run(app, args).await,
             Self::Dashboard(args) => commands::dashboard::run(app, args).await,
             Self::Env(args) => commands::env::run(app, args).await,

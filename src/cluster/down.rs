@@ -15,7 +15,7 @@ use crate::agent::{Ended, ScheduledUp};
 use crate::engine::Ledger;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::ClusterName;
-use crate::provider::Runtime;
+use crate::provider::{ProviderKind, Runtime};
 use crate::spec::{ProviderChoice, Spec};
 use crate::state::{Lock, Store};
 
@@ -31,10 +31,8 @@ pub async fn down(settings: &Settings, name: &ClusterName, options: DownOptions)
         Some(store) => {
             refuse_other_machine(&settings.paths, store.state(), "take down")?;
             let spec = store.state().spec.clone();
-            if options.keep_data && spec.as_ref().is_some_and(|spec| spec.runtime == Runtime::Native) {
-                return Err(Error::new(ErrorKind::Unsupported, format!("keep the data of {name}"))
-                    .because("with the runtime `native` the data folder is removed with the rest; nothing was changed")
-                    .hint(format!("copy what you need, then `gpucl down -c {name}`: gpucl cp -c {name} head:NAME .")));
+            if let Some(spec) = spec.as_ref().filter(|_| options.keep_data) {
+                refuse_vanishing_hosts(spec)?;
             }
             let local = || bare_spec(name, ProviderChoice::default().name(), Runtime::default());
             (store, spec.unwrap_or_else(local))
@@ -45,6 +43,22 @@ pub async fn down(settings: &Settings, name: &ClusterName, options: DownOptions)
     let _ = fs_err::remove_dir(settings.paths.clusters());
     let _ = fs_err::remove_dir(&settings.paths.runtime);
     Ok(proof)
+}
+
+/// Refuses to keep data on hosts that the provider takes back.
+fn refuse_vanishing_hosts(spec: &Spec) -> Result<()> {
+    let capability = crate::providers::find(spec.provider.name())?.capability();
+    if !capability.hosts_vanish || capability.kind == ProviderKind::Platform {
+        return Ok(());
+    }
+    let name = &spec.name;
+    let error = Error::new(ErrorKind::Unsupported, format!("keep the data of {name}"))
+        .because("its hosts go back to the provider with all that is on them; nothing was changed");
+    Err(match spec.own_mlflow() {
+        true => error.hint(format!("runs and models of MLflow: gpucl mlflow export DIR -c {name}")),
+        false => error,
+    }
+    .hint(format!("copy what you need, then `gpucl down -c {name}`: gpucl cp -c {name} head:NAME .")))
 }
 
 /// Leaves everything as it was found, and removes the cluster's state.
@@ -65,7 +79,10 @@ async fn remove(settings: &Settings, spec: &Spec, store: Store, options: DownOpt
     let removed = resources.map(|found| format!("{} {} ({})", found.kind.0, found.key, found.id)).collect();
     let mut proof = Proof { removed, ..Proof::default() };
     substrate.prove_gone(&first, &known, options, &mut proof).await?;
-    proof.seen.push(Proof::at_provider(spec.provider.name()));
+    if !options.keep_data {
+        // A folder of this machine that holds kept data is still the provider's.
+        proof.seen.push(Proof::at_provider(spec.provider.name()));
+    }
     drop(substrate);
     let store = ledger
         .into_store()

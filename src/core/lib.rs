@@ -6,6 +6,7 @@ pub mod engine;
 pub mod error;
 pub mod event;
 pub mod host;
+pub mod mlflow;
 pub mod money;
 pub mod name;
 pub mod plan;

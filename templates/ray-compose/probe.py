@@ -48,11 +48,21 @@ def read(path):
         return file.read().strip()
 
 
-def request(url, headers=None, method="GET", body=None, timeout=10):
+class Unredirected(urllib.request.HTTPRedirectHandler):
+    """Follows no redirect: it would take a login to another server."""
+
+    def redirect_request(self, *_):
+        return None
+
+
+DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}), Unredirected)
+
+
+def request(url, headers=None, method="GET", body=None, timeout=10, opener=OPENER):
     """Sends an HTTP request; returns status and body, status 0 when nothing answered."""
     made = urllib.request.Request(url, data=body, method=method, headers=headers or {})
     try:
-        with OPENER.open(made, timeout=timeout) as answer:
+        with opener.open(made, timeout=timeout) as answer:
             return answer.status, answer.read()
     except urllib.error.HTTPError as error:
         return error.code, error.read()
@@ -636,6 +646,26 @@ def mlflow(want):
     say("mlflow", "login", not wrong, wrong or fine)
 
 
+def external_mlflow(url):
+    """Checks that an MLflow server which outlives the cluster answers the login of jobs. Nothing is written to it."""
+    login = json.loads(read(f"{SECRETS}/mlflow.json"))
+    headers = {}
+    if "MLFLOW_TRACKING_TOKEN" in login:
+        headers = {"Authorization": f"Bearer {login['MLFLOW_TRACKING_TOKEN']}"}
+    elif "MLFLOW_TRACKING_USERNAME" in login:
+        headers = basic(login["MLFLOW_TRACKING_USERNAME"], login["MLFLOW_TRACKING_PASSWORD"])
+    search = f"{url.rstrip('/')}/api/2.0/mlflow/experiments/search?max_results=1"
+    status, text = request(search, headers, timeout=30, opener=DIRECT)
+    wrong = "" if status == 200 else f"{url} answers {status}"
+    if status == 0:
+        wrong = f"{url} cannot be reached from the head: {text.decode(errors='replace')}"
+    elif status in (401, 403):
+        wrong = f"{url} refuses the login: {status}"
+    if not wrong and b"experiment" not in text and text.strip() != b"{}":
+        wrong = f"{url} answers, but not as MLflow does"
+    say("mlflow", "login", not wrong, wrong or f"{url} answers{' the login of jobs' if headers else ''}")
+
+
 def cluster(want):
     """Runs the checks of the head, which use only secrets that jobs have too."""
     token = read(os.environ["RAY_AUTH_TOKEN_PATH"])
@@ -643,7 +673,8 @@ def cluster(want):
     if want.get("store"):
         jobs.append(("bucket", buckets, (want["store"],)))
     if want.get("mlflow"):
-        jobs.append(("mlflow", mlflow, (want["mlflow"],)))
+        external = want["mlflow"].get("external")
+        jobs.append(("mlflow", external_mlflow, (external,)) if external else ("mlflow", mlflow, (want["mlflow"],)))
     side_by_side(want, jobs)
 
 

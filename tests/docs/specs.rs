@@ -347,6 +347,9 @@ fn beside(env: &TestEnv, spec: &Value) {
         let keys = "aws_access_key_id = A\naws_secret_access_key = B\n";
         files.insert(path.to_owned(), format!("[{profile}]\n{keys}"));
     }
+    if let Some(path) = spec["services"]["mlflow"]["external"]["credentials_file"].as_str() {
+        files.insert(path.to_owned(), "[mlflow]\nmlflow_tracking_token = A\n".to_owned());
+    }
     for (path, text) in files.into_iter().filter(|(path, _)| !Path::new(path).is_absolute()) {
         env.write(&path, &text);
     }

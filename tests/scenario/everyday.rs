@@ -134,7 +134,6 @@ fn cp_and_jobs_share_the_data_folder(env: &TestEnv) {
     env.run(&["cp", "in.txt", "head:"]).exits(0);
     env.run(&["cp", "in.txt", "head:../in.txt"]).exits(2).says("leads out of the cluster's data folder");
     env.run(&["cp", "head:none.txt", "."]).exits(6).says("none.txt");
-    env.run(&["down", "--keep-data", "--yes"]).says("nothing was changed").says("gpucl cp -c day head:NAME .");
 }
 
 fn sync_sends_what_differs(env: &TestEnv) {

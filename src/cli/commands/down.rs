@@ -1,7 +1,10 @@
 //! `gpucl down`.
 
+use std::time::Duration;
+
 use crate::cli::app::App;
 use crate::cli::command_error::usage;
+use crate::cli::commands::mlflow::runs_soon;
 use crate::cli::exit_code;
 use crate::cli::run::{Ended, run as run_with_events};
 use crate::cli::target;
@@ -12,10 +15,13 @@ use crate::name::ClusterName;
 use crate::provider::Runtime;
 use crate::util::human;
 
+/// How long MLflow may take to say how many runs it has.
+const COUNT_LIMIT: Duration = Duration::from_secs(3);
+
 /// The arguments of `down`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Keep the data volumes and the data folder on the hosts; only with the runtime `docker`
+    /// Keep the data folder, the object store's data and MLflow's runs on hosts that stay
     #[arg(long)]
     keep_data: bool,
     /// Also remove what was installed on the hosts for the cluster: packages, repositories, settings
@@ -28,14 +34,20 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     let name = target::name(app)?;
+    let lost = if args.keep_data { None } else { lost_runs(app, &name).await? };
     if !app.yes && !app.json() && app.ui.asks() {
         for line in what_goes(app, &args, &name)? {
             app.ui.error_line(&line);
+        }
+        if let Some(lost) = &lost {
+            app.ui.error_line(&format!("  {lost}"));
         }
         let answer = app.ui.ask(&format!("remove everything of the cluster {name}? [y/N] "));
         if !matches!(answer.trim(), "y" | "Y" | "yes") {
             return Err(usage("remove the cluster", "not confirmed; nothing was changed").into());
         }
+    } else if let Some(lost) = &lost {
+        app.ui.status(format_args!("removed with the cluster: {lost}"));
     }
     let options = DownOptions { keep_data: args.keep_data, purge: args.purge, release_lease: args.release_lease };
     let down = take_down(app, &name, options).await?;
@@ -94,7 +106,11 @@ pub(crate) async fn take_down(app: &App, name: &ClusterName, options: DownOption
             events.note(format!("cost: about {cost} in all"));
         }
         // Claim only what was verified.
+        let is_data = |line: &String| line.starts_with("data folder ") || line.starts_with("volume ");
         let summary = match done.unknown.is_empty() {
+            true if done.kept.iter().any(is_data) => {
+                format!("only the data of {name} is left: the next `up` uses it, and a later `down` removes it")
+            }
             true => format!("nothing of {name} is left"),
             false => format!("all of {name} that could be found is gone"),
         };
@@ -103,6 +119,26 @@ pub(crate) async fn take_down(app: &App, name: &ClusterName, options: DownOption
     })
     .await?;
     Ok(Down { summary: ended.summary, proof, unknown, kept, cost })
+}
+
+/// What is lost of a cluster's own MLflow, and how it is kept; `None` if the cluster has none.
+async fn lost_runs(app: &App, name: &ClusterName) -> Result<Option<String>> {
+    let Some(known) = cluster::status(&app.paths, name)? else { return Ok(None) };
+    let Some(spec) = known.state.spec.as_ref().filter(|spec| spec.own_mlflow()) else { return Ok(None) };
+    let keeps = match crate::providers::find(spec.provider.name()).is_ok_and(|one| one.capability().hosts_vanish) {
+        true => "",
+        false => ", or down --keep-data",
+    };
+    let runs = match target::Target::of(app, name.clone()) {
+        Ok(target) => runs_soon(app, &target, COUNT_LIMIT).await,
+        Err(_) => None,
+    };
+    let what = match runs {
+        Some(0) => return Ok(None),
+        Some(runs) => format!("{} in MLflow, and its models", human::count(runs, "run")),
+        None => "runs and models in MLflow".to_owned(),
+    };
+    Ok(Some(format!("{what} (to keep them: gpucl mlflow export DIR{keeps})")))
 }
 
 /// What will be removed, as far as the local state knows, and what will be kept.
@@ -117,7 +153,12 @@ fn what_goes(app: &App, args: &Args, name: &ClusterName) -> Result<Vec<String>> 
     lines.extend(report.resources.iter().cloned());
     let spec = known.state.spec.as_ref();
     if spec.is_some_and(|spec| spec.runtime == Runtime::Native) && !known.state.is_here() {
-        lines.push("on each host: processes, gpucl's folder with the data folder in it".to_owned());
+        lines.push(match args.keep_data {
+            true => "on each host: processes, gpucl's folder except data (--keep-data)".to_owned(),
+            false => {
+                "on each host: processes, gpucl's folder with the data folder in it (--keep-data keeps it)".to_owned()
+            }
+        });
         lines.push(match args.purge {
             true => "the Ray environment there, if it was made for this cluster (--purge)".to_owned(),
             false => "the Ray environment there is kept for the next cluster (--purge removes it too)".to_owned(),

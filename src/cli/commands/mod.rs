@@ -17,6 +17,7 @@ pub(crate) mod list;
 pub(crate) mod login;
 pub(crate) mod logs;
 pub(crate) mod man;
+pub(crate) mod mlflow;
 pub(crate) mod offers;
 pub(crate) mod owner;
 pub(crate) mod plan;

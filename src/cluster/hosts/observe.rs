@@ -31,10 +31,15 @@ impl OnHosts {
         };
         let inspections = self.fleet.inspect_all(&hosts, &content, known).await;
         let by_hand = known.stopped_by_hand();
+        let keeps_data = self.clean_options().keep_data;
         let mut unreachable: Option<Error> = None;
         for (host, inspection) in hosts.iter().zip(inspections) {
             match inspection {
                 Ok((inspection, observation)) => {
+                    if keeps_data && observation.remains.iter().any(Remnant::is_data) {
+                        // What holds kept data stays with it: the next `up` adopts it, and a `down` removes it.
+                        observed.resources.retain(|found| found.key != *host);
+                    }
                     if let Some(stage) = inspection.stages.get("prepare").filter(|stage| stage.holds == Some(true)) {
                         observed.prepared.insert(host.clone(), stage.digest.clone());
                     }

@@ -21,7 +21,7 @@ use crate::render::Library;
 use crate::runtime;
 use crate::runtime::project::{CleanOptions, HostInput, ProjectRuntime};
 use crate::secret::Secrets;
-use crate::spec::{Loaded, Spec, external_credentials};
+use crate::spec::{Loaded, Spec, external_credentials, tracking_login};
 use crate::state::{ClusterState, Pages};
 
 /// The pages of a cluster on hosts.
@@ -146,8 +146,14 @@ fn secrets(spec: &Spec, folder: &Path) -> Result<Secrets> {
     }
 }
 
-/// These, with the credentials of the spec's external store. That they cannot be read matters only where hosts get them.
+/// These, with the credentials of the spec's external services. That they cannot be read matters only where hosts get them.
 fn with_external(spec: &Spec, secrets: Secrets) -> Result<Secrets> {
-    let Some(store) = spec.external_store() else { return Ok(secrets) };
-    Ok(Secrets { external: Some(external_credentials(&store.credentials_file, &store.profile)?), ..secrets })
+    let mut secrets = secrets;
+    if let Some(store) = spec.external_store() {
+        secrets.external = Some(external_credentials(&store.credentials_file, &store.profile)?);
+    }
+    if let Some(file) = spec.external_mlflow().and_then(|mlflow| mlflow.credentials_file) {
+        secrets.external_mlflow = tracking_login(&file)?;
+    }
+    Ok(secrets)
 }

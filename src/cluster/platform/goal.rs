@@ -86,7 +86,7 @@ fn unsupported(spec: &Spec) -> Vec<(String, bool)> {
     let mut keys: Vec<(String, bool)> = [
         ("hosts", spec.hosts.len() > 1),
         ("mounts", !spec.mounts.is_empty()),
-        ("services.mlflow", spec.own_mlflow()),
+        ("services.mlflow", spec.services().mlflow.settings().is_some()),
         ("services", has_services(spec)),
         ("images", !spec.images.is_empty()),
         ("build", spec.build.is_some()),

@@ -9,6 +9,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use super::{TOKEN_LENGTH, ensure_ray_token};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::host::StageFile;
+use crate::mlflow::Login;
 use crate::state::way_to_write;
 use crate::util::{fs, random};
 
@@ -46,6 +47,8 @@ pub struct Secrets {
     pub mlflow_password: SecretString,
     /// The keys of an external store, as sent to hosts instead of those of gpucl's own store.
     pub external: Option<SecretString>,
+    /// The login of an external MLflow server, for jobs.
+    pub external_mlflow: Login,
 }
 
 impl Secrets {
@@ -63,6 +66,7 @@ impl Secrets {
             jupyter_token: none(),
             mlflow_password: none(),
             external: None,
+            external_mlflow: Login::Open,
         }
     }
 }
@@ -94,6 +98,7 @@ pub fn ensure_secrets(cluster_folder: &Path) -> Result<Secrets> {
         jupyter_token: random("jupyter_token", TOKEN_LENGTH)?,
         mlflow_password: random("mlflow_password", PASSWORD_LENGTH)?,
         external: None,
+        external_mlflow: Login::Open,
     })
 }
 
@@ -137,6 +142,10 @@ impl Secrets {
             jupyter_token: stand_in("token"),
             mlflow_password: stand_in("password"),
             external: None,
+            external_mlflow: Login::Password {
+                user: "the user of your server".to_owned(),
+                password: SecretString::from("the password of your server; up reads it from your credentials_file"),
+            },
         }
     }
 

@@ -10,7 +10,7 @@
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
-use super::credentials::external_credentials;
+use super::credentials::{external_credentials, tracking_login};
 use super::place::{Problem, item, join};
 use super::validate::setup::package;
 use super::{Loaded, ServicesSpec, Spec, compose};
@@ -22,7 +22,7 @@ use crate::util::fs::{RECORD_LIMIT, read_marked_text_within, read_text_within};
 /// Writes out `~` in the paths of files that the spec sends, once for all who read them. They are in the home folder then, and
 /// must be allowed like any other outside the spec's own.
 pub(super) fn from_home(spec: &mut Spec, home: &Path) {
-    let store = spec.services.as_mut().and_then(ServicesSpec::external_mut);
+    let services = spec.services.as_mut().map(ServicesSpec::credentials_files).unwrap_or_default();
     let paths = spec
         .compose
         .iter_mut()
@@ -30,7 +30,7 @@ pub(super) fn from_home(spec: &mut Spec, home: &Path) {
         .chain(spec.setup.iter_mut().filter_map(|setup| setup.requirements.as_mut()).map(|file| &mut file.path))
         .chain(spec.files.iter_mut().filter_map(|file| file.path.as_mut()))
         .chain(spec.serve.iter_mut().filter_map(|application| application.working_dir.as_mut()))
-        .chain(store.map(|store| &mut store.credentials_file));
+        .chain(services);
     for path in paths {
         *path = in_home(home, path).display().to_string();
     }
@@ -67,6 +67,15 @@ pub(super) fn read_beside(loaded: &mut Loaded, folder: &Path, allowed: &[PathBuf
             Ok(file) => external.credentials_file = file,
             Err(problem) => {
                 let path = "services.object_store.external.credentials_file".to_owned();
+                problems.push(Problem { path, ..*problem });
+            }
+        }
+    }
+    if let Some(path) = loaded.spec.services.as_mut().and_then(ServicesSpec::mlflow_credentials_mut) {
+        match sources.login(path) {
+            Ok(file) => *path = file,
+            Err(problem) => {
+                let path = "services.mlflow.external.credentials_file".to_owned();
                 problems.push(Problem { path, ..*problem });
             }
         }
@@ -133,10 +142,15 @@ impl Sources {
     fn credentials(&self, path: &str, profile: &str) -> Result<String, Box<Problem>> {
         let file = self.file(path)?;
         let file = file.to_str().ok_or_else(|| wrong("cannot be used: its path is not UTF-8".to_owned()))?;
-        external_credentials(file, profile).map_err(|error| {
-            let cause = error.causes().first().cloned().unwrap_or_default();
-            wrong(format!("cannot be used: {cause}"))
-        })?;
+        external_credentials(file, profile).map_err(unusable)?;
+        Ok(file.to_owned())
+    }
+
+    /// The real path of a file with a login of MLflow, checked to be usable.
+    fn login(&self, path: &str) -> Result<String, Box<Problem>> {
+        let file = self.file(path)?;
+        let file = file.to_str().ok_or_else(|| wrong("cannot be used: its path is not UTF-8".to_owned()))?;
+        tracking_login(file).map_err(unusable)?;
         Ok(file.to_owned())
     }
 
@@ -167,6 +181,11 @@ fn refused(why: Outside) -> Box<Problem> {
             Problem { message, ..problem }.note(format!("to allow this, add: --allow-path {}", allow.display())).into()
         }
     }
+}
+
+fn unusable(error: Error) -> Box<Problem> {
+    let cause = error.causes().first().cloned().unwrap_or_default();
+    wrong(format!("cannot be used: {cause}"))
 }
 
 fn wrong(message: String) -> Box<Problem> {

@@ -27,8 +27,8 @@ pub use self::outputs::{OutputPath, same_name};
 pub use self::serve::{ServeAnswer, ServeMethod, ServeRequest, ServeSpec};
 use self::services::PrometheusChoice;
 pub use self::services::{
-    BuildSpec, ExternalStore, Fragment, GrafanaSpec, IMAGE_NAMES, Images, JupyterSpec, MLFLOW_VERSION, MlflowSpec,
-    ObjectStoreSpec, PrometheusSpec, Services, ServicesSpec, StoreKind, Switchable,
+    BuildSpec, ExternalMlflow, ExternalStore, Fragment, GrafanaSpec, IMAGE_NAMES, Images, JupyterSpec, MLFLOW_VERSION,
+    MlflowSpec, ObjectStoreSpec, PrometheusSpec, Services, ServicesSpec, StoreKind, Switchable,
 };
 pub use self::setup::SetupSpec;
 pub use self::workers::{HostChoice, Per, WorkerGroup, Workers};
@@ -156,7 +156,12 @@ impl Spec {
 
     /// Whether gpucl starts an MLflow server for the cluster.
     pub fn own_mlflow(&self) -> bool {
-        self.services().mlflow.settings().is_some()
+        self.services().mlflow.settings().is_some_and(|mlflow| mlflow.external.is_none())
+    }
+
+    /// The MLflow server that jobs use instead of one of the cluster's own.
+    pub fn external_mlflow(&self) -> Option<ExternalMlflow> {
+        self.services().mlflow.settings()?.external
     }
 
     /// The object store that gpucl starts for the cluster, if it has one.

@@ -12,6 +12,7 @@ use crate::name::{Key, Scope};
 use crate::playbook::Vendor;
 use crate::render::quote;
 use crate::runtime::native::{promise_of, resource_of};
+use crate::runtime::project::mlflow;
 use crate::spec::{NodeRole, NodeSpec};
 
 const CHECKS: &str = include_str!("shell/checks.sh");
@@ -183,8 +184,8 @@ fn of_cluster(cluster: &Cluster<'_>) -> Value {
     if let Some(store) = store(cluster) {
         want["store"] = store;
     }
-    if cluster.has_mlflow {
-        want["mlflow"] = json!({"url": at.mlflow});
+    if let Some(mlflow) = mlflow::want(cluster.request.spec, &at.mlflow) {
+        want["mlflow"] = mlflow;
     }
     want
 }

@@ -43,8 +43,8 @@ impl Project<'_> {
             let (bytes, _) = request.library.read(&format!("templates/ray-native/{name}"))?;
             files.push(StageFile::world_readable(format!("lib/{name}"), bytes));
         }
-        if self.cluster.has_mlflow && !nodes.is_empty() {
-            let login = login(request.secrets, &self.cluster.at.mlflow)?;
+        if self.cluster.tracks && !nodes.is_empty() {
+            let login = login(request.spec, request.secrets, &self.cluster.at.mlflow)?;
             files.push(StageFile { path: format!("secrets/{}", mlflow::LOGIN), mode: 0o444, bytes: login });
         }
         let mut templates: Vec<&str> = Vec::new();
@@ -64,7 +64,7 @@ impl Project<'_> {
                 templates.push("jupyter.py");
             }
         }
-        let login = self.cluster.has_mlflow.then_some(mlflow::LOGIN);
+        let login = self.cluster.tracks.then_some(mlflow::LOGIN);
         let beside = json!({"prometheus_url": self.cluster.at.prometheus, "mlflow_login": login});
         for name in templates {
             files.push(StageFile::world_readable(format!("compose/{name}"), self.render(name, &beside)?));
@@ -276,7 +276,7 @@ impl Project<'_> {
         if self.cluster.store.is_some() {
             secrets.push("aws_credentials");
         }
-        if self.cluster.has_mlflow {
+        if self.cluster.tracks {
             secrets.push(mlflow::LOGIN);
         }
         let mut environment: BTreeMap<String, String> = self.cluster.request.spec.environment.clone();

@@ -95,7 +95,10 @@ pub(super) struct Cluster<'a> {
     pub(super) store: Option<ObjectStoreSpec>,
     pub(super) has_prometheus: bool,
     pub(super) has_grafana: bool,
+    /// Whether the cluster has a server of its own.
     pub(super) has_mlflow: bool,
+    /// Whether jobs have a server, of the cluster's own or another.
+    pub(super) tracks: bool,
 }
 
 impl<'a> Cluster<'a> {
@@ -114,6 +117,7 @@ impl<'a> Cluster<'a> {
             has_prometheus: services.prometheus.settings().is_some(),
             has_grafana: services.has_grafana(),
             has_mlflow: request.spec.own_mlflow(),
+            tracks: services.mlflow.settings().is_some(),
         })
     }
 
@@ -180,7 +184,7 @@ impl<'a> Cluster<'a> {
         if self.store.is_some() {
             view.secrets.push("aws_credentials".to_owned());
         }
-        if self.has_mlflow {
+        if self.tracks {
             view.secrets.push(mlflow::LOGIN.to_owned());
         }
         let agent = if self.bridge { AGENT } else { own.agent() };
@@ -306,7 +310,7 @@ impl<'a> Cluster<'a> {
         all.retain(|(name, _)| !node.environment.contains_key(name));
         all.extend(node.environment.clone());
         let mut fixed: Vec<(&str, String)> = token_environment().map(|(name, value)| (name, value.to_owned())).into();
-        fixed.extend(self.has_mlflow.then(mlflow::environment));
+        fixed.extend(self.tracks.then(mlflow::environment));
         if node.role == NodeRole::Head {
             let [_, autoscaler, dashboard] = self.metrics_ports(host, node);
             fixed.push(("AUTOSCALER_METRIC_PORT", autoscaler.to_string()));

@@ -260,10 +260,11 @@ impl ProjectRuntime for NativeRuntime {
 
     /// There are no data volumes. Ray's environment stays, as this user's clusters share it, unless `purge` is set.
     fn clean_script(&self, tag: &str, folders: &HostFolders, options: CleanOptions) -> String {
-        let [ends_cluster, purge] = [options.ends_cluster, options.purge].map(|is| if is { "1" } else { "" });
+        let flags = [options.ends_cluster, options.keep_data, options.purge];
+        let [ends_cluster, keep_data, purge] = flags.map(|is| if is { "1" } else { "" });
         let header = header(tag, folders);
         format!(
-            "{header}{MODULES}ends_cluster={ends_cluster}\npurge={purge}\nblock={BLOCK}\ndashboard=\n{PORTS}{STOP}{CLEAN}clean\n"
+            "{header}{MODULES}ends_cluster={ends_cluster}\nkeep_data={keep_data}\npurge={purge}\nblock={BLOCK}\ndashboard=\n{PORTS}{STOP}{CLEAN}clean\n"
         )
     }
 

@@ -1,23 +1,34 @@
 //! MLflow beside the nodes, the same for every runtime: how its server is started, and the login that jobs are given.
 
-use secrecy::ExposeSecret as _;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::error::{Doing as _, ErrorKind, Result};
+use crate::mlflow::Login;
 use crate::secret::{MLFLOW_USER, Secrets};
 use crate::spec::Spec;
 
 /// The template of the program that starts the server.
 pub(in crate::runtime) const LAUNCHER: &str = "templates/ray-native/tracking.py";
 
-/// The file with the address and the login, as variables: each process of a job reads it when it starts.
-pub(in crate::runtime) fn login(secrets: &Secrets, url: &str) -> Result<Vec<u8>> {
-    let login = json!({
-        "MLFLOW_TRACKING_URI": url,
-        "MLFLOW_TRACKING_USERNAME": MLFLOW_USER,
-        "MLFLOW_TRACKING_PASSWORD": secrets.mlflow_password.expose_secret(),
-    });
-    serde_json::to_vec(&login).doing(ErrorKind::Internal, || "render the login of MLflow".to_owned())
+/// The file with the address and the login, as variables: each process of a job reads it when it starts. `own` is the URL of the
+/// cluster's own server.
+pub(in crate::runtime) fn login(spec: &Spec, secrets: &Secrets, own: &str) -> Result<Vec<u8>> {
+    let variables = match spec.external_mlflow() {
+        Some(external) if external.credentials_file.is_none() => Login::Open.variables(&external.uri),
+        Some(external) => secrets.external_mlflow.variables(&external.uri),
+        None => {
+            Login::Password { user: MLFLOW_USER.to_owned(), password: secrets.mlflow_password.clone() }.variables(own)
+        }
+    };
+    serde_json::to_vec(&variables).doing(ErrorKind::Internal, || "render the login of MLflow".to_owned())
+}
+
+/// The server that jobs use, as input to the probe; `None` if they have none.
+pub(in crate::runtime) fn want(spec: &Spec, own: &str) -> Option<Value> {
+    match spec.external_mlflow() {
+        Some(external) => Some(json!({"external": external.uri})),
+        None => spec.own_mlflow().then(|| json!({"url": own})),
+    }
 }
 
 /// The launcher's arguments for artifacts in the first bucket of the store at this endpoint; none without a bucket.

@@ -41,6 +41,7 @@ impl Reader<'_> {
                 Special::Environment => self.environment(path, value, asks),
                 Special::Login => asks.extend(self.login(path, value)?),
                 Special::Store => asks.extend(store(path, value)),
+                Special::Tracking => asks.extend(tracking(path, value)),
                 Special::HostFolder => asks.extend(self.host_folder(path, value)),
                 Special::Modules => asks.extend(modules(path, value)),
                 Special::SavedTo => asks.extend(saved_to(path, value)),
@@ -176,6 +177,26 @@ fn store(path: &str, value: &Value) -> Option<Ask> {
     let (file, profile, endpoint) = (text("credentials_file"), text("profile"), text("endpoint"));
     let what = format!("the keys of `{profile}` in {file}, to the hosts, for {endpoint}");
     is_set(value).then(|| Ask::new(Class::Sends, path, &what, false, &(file, profile, endpoint)))
+}
+
+/// Jobs log to an existing server; its login is sent to the hosts, and by them to an address of the spec's.
+fn tracking(path: &str, value: &Value) -> Option<Ask> {
+    let text = |key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default();
+    let (file, uri) = (text("credentials_file"), text("uri"));
+    let what = match file {
+        "" => format!("what jobs log to MLflow, to {uri}"),
+        file => {
+            let how = if is_readable_on_the_way(uri) { ", which anybody on the way can read" } else { "" };
+            format!("the login of MLflow in {file}, to the hosts, for {uri}{how}")
+        }
+    };
+    is_set(value).then(|| Ask::new(Class::Sends, path, &what, false, &(file, uri)))
+}
+
+/// Whether a URL leads over a network without encryption.
+fn is_readable_on_the_way(uri: &str) -> bool {
+    let host = uri.strip_prefix("http://").map(|rest| rest.split(['/', ':']).next().unwrap_or_default());
+    host.is_some_and(|host| !matches!(host, "127.0.0.1" | "localhost"))
 }
 
 /// A program or script that exists, with a digest of its content; one that cannot be read, or not in a sensible time, could

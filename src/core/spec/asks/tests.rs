@@ -162,6 +162,12 @@ fn servers_and_privileges_are_named() {
             Class::Sends,
             "services.object_store.external",
         ),
+        (
+            "services: {mlflow: {external: {uri: 'https://m', credentials_file: k}}}".to_owned(),
+            Class::Sends,
+            "services.mlflow.external",
+        ),
+        ("services: {mlflow: {external: {uri: 'https://m'}}}".to_owned(), Class::Sends, "services.mlflow.external"),
     ] {
         assert_eq!(bench.places("mine", &spec), [(class, place.to_owned())], "{spec}");
     }

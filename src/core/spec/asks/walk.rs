@@ -72,6 +72,8 @@ pub(super) enum Special {
     HostFolder,
     /// An existing object store.
     Store,
+    /// An existing MLflow server.
+    Tracking,
     /// Environment modules of a site.
     Modules,
     /// A folder of the reader's that files are copied into, beyond the cluster.

@@ -72,8 +72,24 @@ pub const MLFLOW_VERSION: &str = "3.17.2";
 /// MLflow.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-#[schemars(extend("asks_nothing" = []))]
-pub struct MlflowSpec {}
+pub struct MlflowSpec {
+    /// A server that exists and outlives the cluster, instead of one started by gpucl.
+    #[schemars(extend("asks" = {"rule": "tracking"}))]
+    pub external: Option<ExternalMlflow>,
+}
+
+/// An MLflow server that exists.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(extend("asks_nothing" = ["uri", "credentials_file"]))]
+pub struct ExternalMlflow {
+    /// The URL of the server, as hosts reach it: `https://mlflow.example.org`.
+    pub uri: String,
+    /// A file on your machine in the format of `~/.mlflow/credentials`, by its path relative to the spec's folder; jobs get
+    /// the login in it. A server without it asks for none.
+    #[serde(default)]
+    pub credentials_file: Option<String>,
+}
 
 /// The kinds of object store that gpucl can start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -296,11 +312,33 @@ impl Services {
 }
 
 impl ServicesSpec {
+    /// The mutable paths of files with credentials that are sent to hosts.
+    pub(in crate::spec) fn credentials_files(&mut self) -> Vec<&mut String> {
+        let Self { object_store, mlflow, .. } = self;
+        let store = match object_store {
+            Some(Switchable::Settings(store)) => store.external.as_mut().map(|store| &mut store.credentials_file),
+            Some(Switchable::Switch(_)) | None => None,
+        };
+        store.into_iter().chain(login_of(mlflow)).collect()
+    }
+
+    /// The mutable path of the file with the login of the external MLflow server.
+    pub(in crate::spec) fn mlflow_credentials_mut(&mut self) -> Option<&mut String> {
+        login_of(&mut self.mlflow)
+    }
+
     /// Mutable settings of the external store.
     pub(in crate::spec) fn external_mut(&mut self) -> Option<&mut ExternalStore> {
         match &mut self.object_store {
             Some(Switchable::Settings(store)) => store.external.as_mut(),
             Some(Switchable::Switch(_)) | None => None,
         }
+    }
+}
+
+fn login_of(mlflow: &mut Option<Switchable<MlflowSpec>>) -> Option<&mut String> {
+    match mlflow {
+        Some(Switchable::Settings(mlflow)) => mlflow.external.as_mut()?.credentials_file.as_mut(),
+        Some(Switchable::Switch(_)) | None => None,
     }
 }

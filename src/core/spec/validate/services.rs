@@ -3,7 +3,7 @@
 use crate::provider::Runtime;
 use crate::spec::place::{Problem, item, join};
 use crate::spec::walk::unknown_key;
-use crate::spec::{IMAGE_NAMES, Spec};
+use crate::spec::{ExternalMlflow, IMAGE_NAMES, Spec};
 use crate::util::near::nearest;
 
 /// The Linux capabilities, as named in compose.
@@ -72,6 +72,7 @@ pub(super) fn services(spec: &Spec, problems: &mut Vec<Problem>) {
         capabilities(&join(&owner, "capabilities"), &names, problems);
     }
     object_store(spec, problems);
+    mlflow(spec, problems);
     if let Some(prometheus) = services.prometheus.settings() {
         let text = &prometheus.retention;
         let number = text.trim_end_matches(['h', 'd', 'w', 'y']);
@@ -178,6 +179,25 @@ fn only_docker(spec: &Spec, problems: &mut Vec<Problem>) {
         );
     }
     object_store(spec, problems);
+    mlflow(spec, problems);
+}
+
+/// The MLflow server that jobs use.
+fn mlflow(spec: &Spec, problems: &mut Vec<Problem>) {
+    let Some(ExternalMlflow { uri, .. }) = spec.external_mlflow() else { return };
+    let path = "services.mlflow.external.uri";
+    let rest = uri.strip_prefix("https://").or_else(|| uri.strip_prefix("http://"));
+    let is_odd = |it: char| it.is_whitespace() || it.is_control() || "?#\"'\\".contains(it);
+    match rest {
+        Some(rest) if rest.contains('@') => problems.push(
+            Problem::new(path, "has a login in it").note("write the login to a file, and name it: credentials_file"),
+        ),
+        Some(rest) if !rest.is_empty() && !rest.starts_with('/') && !rest.contains(is_odd) => {}
+        _ => problems.push(
+            Problem::new(path, format!("`{uri}` is not the URL of an MLflow server"))
+                .note("for example: https://mlflow.example.org"),
+        ),
+    }
 }
 
 fn capabilities(path: &str, names: &[String], problems: &mut Vec<Problem>) {
@@ -273,6 +293,18 @@ mod tests {
                 assert_eq!(wrong(&format!("runtime: {runtime}\nservices: {fine}\n")), [], "{fine}");
             }
         }
+    }
+
+    #[test]
+    fn an_external_mlflow_has_a_url_without_a_login() {
+        let external = |uri: &str| wrong(&format!("services: {{mlflow: {{external: {{uri: '{uri}'}}}}}}\n"));
+        for fine in ["https://mlflow.example.org", "http://127.0.0.1:5000", "https://x/mlflow"] {
+            assert_eq!(external(fine), [], "{fine}");
+        }
+        for odd in ["mlflow.example.org", "https://", "https:///x", "databricks", "https://x?a=b", "file:///x"] {
+            assert_eq!(external(odd)[0].0, "services.mlflow.external.uri", "{odd}");
+        }
+        assert!(external("https://me:secret@x")[0].1.contains("credentials_file"));
     }
 
     #[test]

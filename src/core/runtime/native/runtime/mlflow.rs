@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use secrecy::ExposeSecret as _;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::claim::{has_mlflow, mlflow_port};
 use super::service::{Service, isolated};
@@ -13,7 +13,7 @@ use crate::host::StageFile;
 use crate::name::Key;
 use crate::runtime::native::Layout;
 use crate::runtime::project::mlflow::{LAUNCHER, artifacts, login};
-use crate::runtime::project::{DeployRequest, HostInput};
+use crate::runtime::project::{self, DeployRequest, HostInput};
 
 /// Placeholder for the path of the server's environment, known only on the host; `host.py` replaces it.
 const ENVIRONMENT: &str = "@mlflow_env@";
@@ -22,14 +22,19 @@ fn url(blocks: &BTreeMap<Key, u16>) -> String {
     format!("http://{LOOPBACK}:{}", mlflow_port(blocks))
 }
 
-/// The variable that names the file with the login of jobs: each process of a job reads it when it starts.
-pub(super) fn environment(request: &DeployRequest<'_>, layout: &Layout) -> Option<(&'static str, String)> {
-    request.spec.own_mlflow().then(|| ("GPUCL_MLFLOW", layout.mlflow_login().display().to_string()))
+/// Whether jobs have a server, of the cluster's own or another.
+fn has_any(request: &DeployRequest<'_>) -> bool {
+    request.spec.services().mlflow.settings().is_some()
 }
 
-/// The server, as input to the probe.
+/// The variable that names the file with the login of jobs: each process of a job reads it when it starts.
+pub(super) fn environment(request: &DeployRequest<'_>, layout: &Layout) -> Option<(&'static str, String)> {
+    has_any(request).then(|| ("GPUCL_MLFLOW", layout.mlflow_login().display().to_string()))
+}
+
+/// The server that jobs use, as input to the probe.
 pub(super) fn want(request: &DeployRequest<'_>, blocks: &BTreeMap<Key, u16>) -> Option<Value> {
-    request.spec.own_mlflow().then(|| json!({"url": url(blocks)}))
+    project::mlflow::want(request.spec, &url(blocks))
 }
 
 /// The files that a host needs of it.
@@ -39,11 +44,11 @@ pub(super) fn files(
     blocks: &BTreeMap<Key, u16>,
 ) -> Result<Vec<StageFile>> {
     let mut files = Vec::new();
-    if !request.spec.own_mlflow() {
+    if !has_any(request) {
         return Ok(files);
     }
     let private = |path: &str, bytes: Vec<u8>| StageFile { path: path.to_owned(), mode: 0o600, bytes };
-    files.push(private("secrets/mlflow.json", login(request.secrets, &url(blocks))?));
+    files.push(private("secrets/mlflow.json", login(request.spec, request.secrets, &url(blocks))?));
     if has_mlflow(request, host) {
         let password = request.secrets.mlflow_password.expose_secret().as_bytes().to_vec();
         files.push(private("secrets/mlflow_password", password));

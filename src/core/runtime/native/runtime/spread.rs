@@ -70,7 +70,7 @@ pub(super) fn refuse_own_services(request: &PrepareRequest<'_>) -> Result<()> {
             .because(
                 "it listens on the loopback of the head's host alone, and this cluster's hosts are several machines",
             )
-            .hint("use a single host, or leave it out and name a server that exists by MLFLOW_TRACKING_URI in `environment`"));
+            .hint("use a single host, or name a server that exists: `services: {mlflow: {external: {uri: URL}}}`"));
     }
     if request.spec.own_store().is_none() {
         return Ok(());

@@ -15,8 +15,22 @@ report_ports() {
     echo "::tried $tried"
 }
 
-# Removes the host's folder, except a provider's claim in it.
+# Removes all in a folder but what has these names.
+remove_others() {
+    [ -d "$1" ] || return 0
+    find "$1" -mindepth 1 -maxdepth 1 ! -name "$2" ! -name "$3" ! -name "${4:-$3}" ! -name "${5:-$3}" -exec rm -rf {} +
+}
+
+# Removes the host's folder, except a provider's claim in it, and data that is kept.
 remove_all() {
+    if [ -n "$keep_data" ] && [ -n "$(kept_data)" ]; then
+        remove_others "$home" data mlflow store "${claim:-data}" || return 1
+        remove_others "$home/store" data data || return 1
+        # Users and passwords are the cluster's; the next `up` makes others.
+        remove_others "$home/mlflow" 'mlflow.db*' artifacts || return 1
+        for part in data mlflow store/data store; do rmdir "$home/$part" 2>/dev/null; done
+        return 0
+    fi
     if [ -z "$claim" ]; then
         rm -rf "$home"
     elif [ -d "$home" ]; then
@@ -97,7 +111,14 @@ clean() {
     done
     [ -z "$left" ] || return 0
     remove_all 2>/dev/null || { sleep 1; remove_all; }
-    if [ -n "$(contents)" ]; then report_left "folder $home"; else echo "::removed folder $home"; fi
+    if [ -n "$keep_data" ] && [ -n "$(kept_data)" ]; then
+        [ -z "$(other_contents)" ] || report_left "folder $home"
+        kept_data | sed "s|^|::kept data folder $home/|"
+    elif [ -n "$(contents)" ]; then
+        report_left "folder $home"
+    else
+        echo "::removed folder $home"
+    fi
     [ -z "$left" ] || return 0
     [ -z "${used:-$cache}" ] || leave_environments "$(dirname "${used:-$cache}")"
     # The provider removes its own claim.

@@ -24,5 +24,6 @@ for file in "$home"/run/*; do
 done
 count=$(ours | wc -l)
 [ "$((count))" -eq 0 ] || echo "::alive $((count))"
-[ -z "$(contents)" ] || echo "::remains folder $home"
+kept_data | sed "s|^|::remains data folder $home/|"
+[ -z "$(other_contents)" ] || echo "::remains folder $home"
 short_folders | sed 's/^/::remains folder /'

@@ -80,6 +80,22 @@ end_supervisor() {
     done
 }
 
+# What `down --keep-data` keeps, by paths in the host's folder.
+kept_data() {
+    for part in data mlflow store/data; do
+        if [ -n "$(ls -A "$home/$part" 2>/dev/null)" ]; then echo "$part"; fi
+    done
+}
+
+# What is there beside it.
+other_contents() {
+    if [ -z "$(kept_data)" ]; then
+        contents
+    else
+        ls -A "$home" | grep -v -x -F -e data -e mlflow -e store ${claim:+-e "$claim"}
+    fi
+}
+
 # gpucl's contents of the host's folder, without a provider's claim.
 contents() {
     if [ -n "$claim" ]; then
