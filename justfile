@@ -115,6 +115,10 @@ serve-load seconds="300":
     ray=$(ls -d ${XDG_CACHE_HOME:-$HOME/.cache}/gpucl/environments/ray-*/bin/ray | head -1); \
         python3 -B benches/serve_faults.py bare $ray {{ seconds }}
 
+# the guide's story of training and serving in containers over SSH; then its models are taken to a cluster on this machine
+serve-story: testbed-up
+    cargo test --test main -- --ignored --nocapture hosts::story
+
 # the time of a release build from scratch, as a newcomer sees it
 build-time:
     dir=$(mktemp -d) && (time CARGO_TARGET_DIR="$dir" cargo build --release); rm -rf "$dir"

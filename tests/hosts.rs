@@ -15,6 +15,7 @@ mod panels;
 mod served;
 mod setup;
 mod spec;
+mod story;
 mod sync_bench;
 mod testbed;
 mod torch;

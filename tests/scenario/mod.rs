@@ -15,5 +15,5 @@ mod serve;
 mod serve_trouble;
 mod setup;
 mod side_by_side;
-mod story;
+pub(crate) mod story;
 mod torch;

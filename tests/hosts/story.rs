@@ -1,0 +1,54 @@
+//! The story of `docs/guides/serve.md` in containers over SSH; its models then go to a cluster on this machine, which serves
+//! the first version again.
+
+use std::time::Instant;
+
+use super::spec::spec;
+use super::testbed::{TestHost, testbed};
+use crate::scenario::story::{bring_example, told};
+use crate::support::blocks::{Shown, answers};
+use crate::support::{TestEnv, tagged_processes, turn};
+
+#[test]
+#[ignore = "by hand: just serve-story"]
+fn the_story_is_true_in_containers_and_its_models_serve_in_another_cluster() {
+    let _turn = turn();
+    let host = TestHost::start("story", &["--image", "ready"]);
+    let env = TestEnv::with_shared_ray();
+    // With the testbed's images.
+    let program = format!(
+        "#!/bin/sh\nexec '{}' --data-dir '{}' \"$@\"\n",
+        env!("CARGO_BIN_EXE_gpucl"),
+        testbed()["data_dir"].as_str().unwrap()
+    );
+    let path = env.root().join("bin/gpucl");
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(&path, program).unwrap();
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    bring_example(&env);
+    let on_this_machine = std::fs::read_to_string(env.work().join("cluster.yaml")).unwrap();
+    let services = "services: {mlflow: true, prometheus: false}\n";
+    let text = spec("food", &[&host], services).replace("per: gpu", "count: 2").replace("head: {", "head: {cpus: 0, ");
+    env.write("cluster.yaml", &text);
+    let run = |command: &str| {
+        let started = Instant::now();
+        let printed = answers(&env, &Shown { command: command.to_owned(), lines: Vec::new() });
+        println!("{:5.1} s  {command}", started.elapsed().as_secs_f64());
+        printed
+    };
+    let [first, second, _] = told(&env, |_| assert!(run("gpucl mlflow export models").contains("2 versions")));
+    assert_ne!(first["predictions"], second["predictions"]);
+    assert_eq!(host.sh("docker ps -aq").trim(), "");
+
+    env.write("cluster.yaml", &on_this_machine.replace("name: food", "name: next"));
+    run("gpucl up");
+    assert!(run("gpucl mlflow import models").contains("2 versions"));
+    for (version, expected) in [(1, first), (2, second)] {
+        run(&format!("gpucl serve deploy serve_app:food --env MODEL=models:/food/{version}"));
+        let printed = run("python3 ask.py");
+        let line = printed.lines().find(|line| line.starts_with("{\"model\":")).unwrap();
+        assert_eq!(serde_json::from_str::<serde_json::Value>(line).unwrap(), expected);
+    }
+    run("gpucl down --yes");
+    assert_eq!(tagged_processes(&env), []);
+}
