@@ -49,6 +49,25 @@ fn the_story_is_true_in_containers_and_its_models_serve_in_another_cluster() {
         let line = printed.lines().find(|line| line.starts_with("{\"model\":")).unwrap();
         assert_eq!(serde_json::from_str::<serde_json::Value>(line).unwrap(), expected);
     }
-    run("gpucl down --yes");
+
+    // A cluster of another name logs to it as to a server that exists.
+    let print_uri = "import os; print(os.environ[\"MLFLOW_TRACKING_URI\"])";
+    let printed = run(&format!("gpucl job submit -- python -c '{print_uri}'"));
+    let uri = printed.lines().find(|line| line.starts_with("http://127.0.0.1:")).unwrap();
+    let password = env.paths().state.join("clusters/next/secrets/mlflow_password");
+    let password = std::fs::read_to_string(password).unwrap();
+    env.write(
+        "login",
+        &format!("[mlflow]\nmlflow_tracking_username = gpucl\nmlflow_tracking_password = {}\n", password.trim()),
+    );
+    let external = format!("services: {{mlflow: {{external: {{uri: '{uri}', credentials_file: login}}}}}}");
+    let spec = on_this_machine.replace("name: food", "name: third").replace("services: {mlflow: true}", &external);
+    env.write("third.yaml", &spec);
+    env.write(".rayignore", "login\nmodels\n");
+    assert!(run("gpucl up third.yaml").contains("answers the login of jobs"));
+    assert!(run("gpucl job submit -c third --working-dir . -- python train.py").contains("registered food version 3"));
+    run("gpucl down -c third --yes");
+    assert!(run("gpucl mlflow export all -c next").contains("3 versions"));
+    run("gpucl down -c next --yes");
     assert_eq!(tagged_processes(&env), []);
 }
