@@ -2,7 +2,7 @@
 //! ours is tried as that user. It takes root, since it becomes somebody else; the owner is root here and has no more
 //! than an owner has.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -10,32 +10,15 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use gpucl::sandbox::CONTROL_HEADER;
-use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::support::scan::{self, Tried};
 use crate::support::{TestEnv, alone, ask, interrupt, until};
 
 /// `nobody`, who has no file and no process here.
 const STRANGER: &str = "65534";
 /// The ports of the two tests' hosts: nobody else of the tests has them.
 const SSH_PORTS: [&str; 2] = ["2296", "2297"];
-/// One that all users may run; a version manager's may not be.
-const PYTHON: &str = "/usr/bin/python3";
-const SCAN: &str = include_str!("neighbour/scan.py");
-/// An application of Serve.
-const APPLICATION: &str = "\
-from ray import serve
-
-@serve.deployment(ray_actor_options={'num_cpus': 0.1})
-class App:
-    async def __call__(self, request):
-        return 'answered'
-
-app = App.bind()
-";
-/// Where the threat model lists what answers.
-const LIST: &str = "## What another user of the same machine reaches";
-
 /// A command of another user, without our open files and our environment.
 fn as_a_stranger(program: &str) -> Command {
     let mut command = Command::new("setpriv");
@@ -208,37 +191,9 @@ fn a_stand_in_host_admits_only_holders_of_its_keys() {
     }
 }
 
-/// An attempt, and its result.
-#[derive(Debug, Deserialize)]
-struct Tried {
-    what: String,
-    /// Whose it is: `raylet`.
-    of: String,
-    sent: String,
-    came: String,
-    /// It is more than a refusal.
-    answers: bool,
-    ip: Option<String>,
-    port: Option<u16>,
-}
-
-/// The services that answer without a credential according to the threat model: the program, and the request.
-fn listed() -> BTreeSet<(String, String)> {
-    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/concepts/threat-model.md")).unwrap();
-    let section = text.split(&format!("\n{LIST}\n")).nth(1).unwrap().split("\n## ").next().unwrap();
-    let rows = section.lines().filter(|line| line.starts_with("| ")).skip(1);
-    rows.flat_map(|row| {
-        let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
-        let quoted = cells[1].split('`').skip(1).step_by(2).map(str::to_owned);
-        let of = cells[0].to_owned();
-        quoted.map(move |sent| (of.clone(), sent)).collect::<Vec<_>>()
-    })
-    .collect()
-}
-
 #[test]
 fn the_list_of_answering_services_can_be_parsed() {
-    let listed = listed();
+    let listed = scan::listed();
     assert!(listed.len() > 5, "{listed:?}");
     assert!(listed.iter().all(|(of, _)| !of.is_empty()), "{listed:?}");
 }
@@ -252,41 +207,18 @@ fn open_to_all(env: &TestEnv) {
 
 /// What is there of ours, as the owner finds it.
 fn found(env: &TestEnv, begun: &[&Running]) -> Value {
-    let pids: Vec<String> = begun.iter().map(|running| running.0.id().to_string()).collect();
-    let output = Command::new(PYTHON).args(["-c", SCAN, "find"]).arg(env.root()).args(pids).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice(&output.stdout).unwrap()
+    scan::found(env.root(), &begun.iter().map(|running| running.0.id()).collect::<Vec<_>>())
 }
 
 /// All of it, tried as another user.
 fn tried(found: &Value) -> Vec<Tried> {
-    let mut scan = as_a_stranger(PYTHON);
-    scan.args(["-c", SCAN, "try"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut scan = as_a_stranger(scan::PYTHON);
+    scan.args(["-c", scan::SCAN, "try"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut scan = scan.spawn().unwrap();
     scan.stdin.take().unwrap().write_all(found.to_string().as_bytes()).unwrap();
     let output = scan.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-}
-
-/// Prints what was sent to each port and what came back; equal results only once.
-fn tell(tried: &[Tried]) {
-    let mut ports: BTreeMap<(String, String), BTreeMap<&str, Vec<&str>>> = BTreeMap::new();
-    for one in tried.iter().filter(|one| one.what == "port" || one.what == "udp") {
-        let place = format!("{}:{}", one.ip.clone().unwrap_or_default(), one.port.unwrap_or_default());
-        ports.entry((one.of.clone(), place)).or_default().entry(&one.came).or_default().push(&one.sent);
-    }
-    for ((of, place), answers) in &ports {
-        println!("\n{of} at {place}");
-        answers.iter().for_each(|(came, sent)| println!("  {}\n    -> {came}", sent.join(", ")));
-    }
-    println!();
-    for one in tried.iter().filter(|one| one.what == "socket") {
-        println!("{}: {} -> {}", one.of, one.sent, one.came);
-    }
-    let files: Vec<&Tried> = tried.iter().filter(|one| one.what == "file").collect();
-    println!("{} files and folders tried, {} open", files.len(), files.iter().filter(|one| one.answers).count());
-    println!("tried as {}", tried.iter().find(|one| one.what == "who").map_or("?", |who| &who.came));
+    scan::results(&String::from_utf8(output.stdout).unwrap())
 }
 
 /// With all of gpucl running, another user of the machine tries everything.
@@ -305,8 +237,7 @@ fn another_user_of_the_machine_is_refused_by_every_service() {
     assert!(up.status.success(), "{}", String::from_utf8_lossy(&up.stderr));
     let job = "import ray, time; ray.init(); ray.get(ray.remote(lambda: time.sleep(600)).remote())";
     env.run(&["job", "submit", "--no-wait", "--", "python", "-c", job]).exits(0);
-    env.write("app/app.py", APPLICATION);
-    env.run(&["serve", "deploy", "app:app", "--working-dir", "app", "--route-prefix", "/app"]).exits(0);
+    scan::serve(&env, "t");
     let (portal, _) = Running::start(&env, &["dashboard", "--no-open"]);
     let begun = [&site, &portal, &cloud.running];
     let found = until("the job's processes have their ports", 60, || {
@@ -340,21 +271,17 @@ fn another_user_of_the_machine_is_refused_by_every_service() {
     assert!(found["sockets"].to_string().contains("plasma_store"), "{}", found["sockets"]);
 
     let tried = tried(&found);
-    tell(&tried);
+    scan::tell(&tried);
     assert!(tried.iter().any(|one| one.what == "who" && one.came.starts_with(STRANGER)));
     let untried = ports.iter().filter(|port| !tried.iter().any(|one| one.port.map(u64::from) == port["port"].as_u64()));
     assert_eq!(untried.count(), 0);
-    let (listed, own) = (listed(), own_folders(&env));
-    let named = |one: &Tried| {
-        let sent = if one.sent.starts_with("metrics as ") { "metrics" } else { one.sent.as_str() };
-        (one.of.clone(), sent.to_owned())
-    };
+    let (listed, own) = (scan::listed(), own_folders(&env));
     let open: Vec<&Tried> = tried
         .iter()
-        .filter(|one| one.answers && !listed.contains(&named(one)) && !own.contains(&PathBuf::from(&one.sent)))
+        .filter(|one| one.answers && !listed.contains(&one.named()) && !own.contains(&PathBuf::from(&one.sent)))
         .collect();
     assert!(open.is_empty(), "these answer, and the threat model does not list them: {open:#?}");
-    let answered: BTreeSet<(String, String)> = tried.iter().filter(|one| one.answers).map(named).collect();
+    let answered: BTreeSet<(String, String)> = tried.iter().filter(|one| one.answers).map(Tried::named).collect();
     let stale: Vec<_> = listed.difference(&answered).collect();
     assert!(stale.is_empty(), "the threat model lists what does not answer: {stale:?}");
 }

@@ -12,11 +12,14 @@ Needs MLflow.
 import argparse
 import hashlib
 import os
+import sqlite3
 import sys
 
 # What the server needs of the environment of its supervisor; the rest may be of the user's own MLflow or AWS.
 KEPT = ("PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "GPUCL_TAG", "GPUCL_HOST", "GPUCL_DIGEST")
 USER = "gpucl"
+# How long another program may hold a database. The server itself gives up sooner, with a traceback.
+LOCK_LIMIT_S = 20
 
 
 def write(path, text):
@@ -40,6 +43,38 @@ def forget_other_logins(own, password):
     write(path, mark)
 
 
+def holders(path):
+    """Returns the processes of this user that have a file open."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc") if os.path.isdir("/proc") else []):
+        try:
+            files = {os.path.realpath(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")}
+            with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
+                name = file.read().strip()
+        except OSError:
+            continue
+        if os.path.realpath(path) in files and int(pid) != os.getpid():
+            found.append(f"process {pid} ({name})")
+    return ", ".join(found) or "another program"
+
+
+def wait_for(path):
+    """Waits until no other program holds a database; ends with an error that names it, if that takes too long."""
+    if not os.path.exists(path):
+        return
+    database = sqlite3.connect(path, timeout=LOCK_LIMIT_S, isolation_level=None)
+    try:
+        database.execute("BEGIN IMMEDIATE")
+        database.execute("ROLLBACK")
+    except sqlite3.Error as error:
+        # Of anything else the server says more.
+        if "locked" in str(error):
+            held = f"{path} has been locked for {LOCK_LIMIT_S} s by {holders(path)}"
+            sys.exit(f"{held}; nothing was changed in it. End that program, then run `gpucl up` again")
+    finally:
+        database.close()
+
+
 def arguments():
     """Returns the command line's arguments."""
     parser = argparse.ArgumentParser()
@@ -61,6 +96,8 @@ def main():
     with open(f"{home}/secrets/mlflow_password", encoding="utf-8") as file:
         password = file.read().strip()
     forget_other_logins(own, password)
+    for name in ("mlflow.db", "auth.db"):
+        wait_for(f"{own}/{name}")
     write(
         f"{own}/auth.ini",
         "[mlflow]\n"

@@ -170,9 +170,7 @@ fn pages(env: &TestEnv) {
         }
     }
     let second = Dashboard::open(env);
-    // The page of an application has any port.
-    let urls = of_services(urls);
-    assert_eq!(ports(&of_services(second.urls())), ports(&urls), "the ports are the same at the next call");
+    assert_eq!(ports(&second.urls()), ports(&urls), "the ports are the same at the next call");
     for (page, url) in urls.as_object().unwrap() {
         assert_ne!(url, &second.urls()[page], "the address of {page} is the same at the next call");
         assert_eq!(curl(&[url.as_str().unwrap().to_owned()]), 421, "the old address of {page}");
@@ -201,11 +199,6 @@ fn ports(urls: &serde_json::Value) -> Vec<u16> {
     urls.as_object().unwrap().values().filter_map(of).collect()
 }
 
-fn of_services(mut urls: serde_json::Value) -> serde_json::Value {
-    urls.as_object_mut().unwrap().retain(|page, _| !page.starts_with("serve "));
-    urls
-}
-
 /// A `gpucl dashboard` that runs.
 struct Dashboard {
     child: std::process::Child,
@@ -230,7 +223,8 @@ impl Dashboard {
 
     /// The pages of services; `scenario::serve` asks those of applications.
     fn pages(&self) -> Vec<String> {
-        of_services(self.urls()).as_object().unwrap().keys().cloned().collect()
+        let all = self.urls().as_object().unwrap().clone();
+        all.into_iter().map(|(page, _)| page).filter(|page| !page.starts_with("serve ")).collect()
     }
 
     /// What a page answers in a browser with its key and its login, without its login, and without its key.

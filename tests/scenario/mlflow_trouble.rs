@@ -3,6 +3,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use crate::support::{After, TestEnv, tagged_processes, turn};
 
@@ -102,8 +103,19 @@ fn trouble_with_mlflow_is_said_and_nothing_logged_is_lost() {
     drop(unmount);
     job(&env, LARGE, &once).exits(0).prints("logged");
 
-    // One that a newer MLflow has changed: `up` says what the server says, and the file is as it was.
+    // A database that another program does not give back: `up` names the program.
     env.run(&["stop"]).exits(0);
+    let mut holder = lock(&env, 300);
+    let begun = Instant::now();
+    let up = env.run(&["up"]);
+    println!("failed after {:.1} s: {}", begun.elapsed().as_secs_f64(), up.stderr);
+    assert!(up.code != Some(0) && begun.elapsed() < Duration::from_secs(120), "{up:?}");
+    let up = up.says(&format!("mlflow.db has been locked for 20 s by process {} (python3)", holder.id()));
+    assert!(!up.says("then run `gpucl up` again").stderr.contains("Traceback"));
+    drop(holder.stdin.take());
+    holder.wait().unwrap();
+
+    // One that a newer MLflow has changed: `up` says what the server says, and the file is as it was.
     sql(&env, "ALTER TABLE alembic_version ADD COLUMN was TEXT");
     sql(&env, "UPDATE alembic_version SET was = version_num, version_num = 'ffffffffffff'");
     let up = env.run(&["up"]);
@@ -112,8 +124,13 @@ fn trouble_with_mlflow_is_said_and_nothing_logged_is_lost() {
     assert!(up.stderr.contains("ffffffffffff"), "{}", up.stderr);
     sql(&env, "UPDATE alembic_version SET version_num = was");
     sql(&env, "ALTER TABLE alembic_version DROP COLUMN was");
+    // One that is locked for a while only.
+    let mut holder = lock(&env, 8);
     env.run(&["up"]).exits(0);
+    holder.wait().unwrap();
     job(&env, ONE, &[]).exits(0).prints("runs 5");
-    env.run(&["down", "--yes"]).exits(0);
+    // A `run` that takes the cluster down says what goes with it.
+    let run = env.run(&["run", "--keep", "nothing", "--", "true"]).exits(0).says("nothing of rec is left");
+    run.says("removed with the cluster: 5 runs in MLflow, and its models (to keep them: --keep all)");
     assert_eq!(tagged_processes(&env), []);
 }

@@ -61,6 +61,8 @@ fn a_cluster_is_there_for_one_job() {
     assert_eq!(last_line(&kept), "left of one: host host-0, head, worker-0; to remove it: gpucl down -c one");
     assert!(fetched("outputs/one"));
 
+    let _ = env.run(&["mlflow", "export", "runs"]).exits(6).says("the cluster one has no MLflow");
+
     // Ctrl-C while the job runs: its outputs come, and the rest goes. What came into the way of one stays as it is.
     let arguments = "--keep nothing --outputs-to third --output json --working-dir job -- python job.py".split(' ');
     let mut command = env.command(&["run"]);

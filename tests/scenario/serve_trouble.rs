@@ -1,11 +1,8 @@
 //! What goes wrong while an application serves: a rollback under kept connections, a replica that dies, and the head.
 
-use std::io::{BufRead as _, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
-use serde_json::Value;
-
-use crate::support::{TestEnv, get, interrupt, tagged_processes, turn, until};
+use crate::support::{Served, TestEnv, tagged_processes, turn, until};
 
 const SPEC: &str =
     "name: hurt\nprovider: local\noversubscribe: true\nray: {head: {cpus: 0}, workers: {count: 2, cpus: 1}}\n";
@@ -21,35 +18,6 @@ class Food:
 
 food = Food.bind()
 ";
-
-/// The way to the application, open until this is dropped.
-struct Way {
-    child: Child,
-    url: String,
-    key: String,
-}
-
-impl Way {
-    fn open(env: &TestEnv) -> Self {
-        let mut child = env.command(&["serve", "url", "--output", "json"]).stdout(Stdio::piped()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let found: Value = serde_json::from_str(&line).unwrap();
-        let text = |name: &str| found[name].as_str().unwrap().to_owned();
-        Self { child, url: text("url"), key: text("key") }
-    }
-
-    fn ask(&self) -> (u16, String) {
-        get(&self.url, &[("X-Gpucl-Key", &self.key)]).unwrap()
-    }
-}
-
-impl Drop for Way {
-    fn drop(&mut self) {
-        interrupt(&self.child);
-        let _ = self.child.wait();
-    }
-}
 
 /// The processes of the replicas that run.
 fn replicas(env: &TestEnv) -> Vec<u64> {
@@ -72,7 +40,7 @@ fn an_application_outlives_a_rollback_and_a_replica_and_comes_back_after_the_hea
     };
     deploy("1");
     deploy("2");
-    let way = Way::open(&env);
+    let way = Served::open(&env, "hurt");
     assert_eq!(way.ask(), (200, "version 2".to_owned()));
 
     // Every second request has a connection that was kept open since version 2.

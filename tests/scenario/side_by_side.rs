@@ -5,9 +5,27 @@ use std::net::TcpStream;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 
-use crate::support::{TestEnv, alone, get, interrupt, nodes, ray_session, tagged_processes, until};
+use serde_json::{Value, json};
 
-const SPEC: &str = "ray:\n  workers: {count: 1, cpus: 1}\n";
+use crate::support::scan::{self, Tried};
+use crate::support::{Served, TestEnv, alone, get, interrupt, nodes, ray_session, tagged_processes, until};
+
+const SPEC: &str = "services: {mlflow: true}\nray:\n  workers: {count: 1, cpus: 1}\n";
+
+/// A job that tries ports with what a job of its cluster has: the token, the key to applications, the login of MLflow.
+const TRIES: &str = "\
+import base64, hashlib, json, os, scan
+with open(os.environ['RAY_AUTH_TOKEN_PATH']) as file:
+    token = file.read().strip()
+key = hashlib.sha256(f'key to applications of {token}'.encode()).hexdigest()
+login = os.environ['MLFLOW_TRACKING_USERNAME'] + ':' + os.environ['MLFLOW_TRACKING_PASSWORD']
+basic = base64.b64encode(login.encode()).decode()
+with open('found.json') as file:
+    found = json.load(file)
+for headers in [('authorization', 'Bearer ' + token)], [('authorization', 'Basic ' + basic), ('x-gpucl-key', key)]:
+    scan.HEADERS = headers
+    scan.try_all(found)
+";
 
 /// A testbed's: it needs Ray's default ports for itself, and three Rays at once; `.ci/run` runs it.
 #[test]
@@ -23,7 +41,8 @@ fn two_clusters_and_a_foreign_ray_do_not_disturb_each_other() {
     env.run(&["up", "a-b.yaml"]).exits(0).prints("ready: ");
 
     let (a, a_b) = (nodes(&env, "a"), nodes(&env, "a-b"));
-    assert_eq!((a.len(), a_b.len()), (2, 2));
+    // Two nodes, and MLflow.
+    assert_eq!((a.len(), a_b.len()), (3, 3));
     env.run(&["verify", "-c", "a"]).exits(0);
     env.run(&["list"]).exits(0).prints("a-b ").prints("a.yaml");
     env.run(&["up", "a.yaml"]).exits(0).prints("nothing was changed");
@@ -36,12 +55,15 @@ fn two_clusters_and_a_foreign_ray_do_not_disturb_each_other() {
     assert_eq!((nodes(&env, "a"), nodes(&env, "a-b")), (a.clone(), a_b.clone()));
 
     every_page_is_reached_by_its_own_credential_only(&env);
+    let served = a_job_gets_nothing_of_the_other_cluster(&env);
 
     let session = ray_session(&env, "a-b");
     env.run(&["down", "--yes", "-c", "a"]).exits(0).prints("nothing of a is left");
     assert!(nodes(&env, "a").is_empty());
     assert_eq!(nodes(&env, "a-b"), a_b, "`down -c a` touched a-b");
     env.run(&["verify", "-c", "a-b"]).exits(0).prints("ready: ");
+    assert_eq!(served.ask(), (200, "answered".to_owned()));
+    drop(served);
     assert_eq!(ray_session(&env, "a-b"), session);
     foreign.goes_on();
 
@@ -50,6 +72,68 @@ fn two_clusters_and_a_foreign_ray_do_not_disturb_each_other() {
     assert_eq!(tagged_processes(&env), []);
     foreign.goes_on();
     env.run(&["down", "--yes"]).exits(6).says("there are no clusters");
+}
+
+/// Every port of `a-b` is tried by a job of `a`. Returns the way to the application of `a-b`.
+fn a_job_gets_nothing_of_the_other_cluster(env: &TestEnv) -> Served {
+    let served = ["a", "a-b"].map(|cluster| {
+        scan::serve(env, cluster);
+        Served::open(env, cluster)
+    });
+    let [of_a, of_b] = &served;
+    assert_ne!(of_a.key, of_b.key);
+    for (one, other) in [(of_a, of_b), (of_b, of_a)] {
+        assert_eq!((one.ask(), one.answer_to(&other.key).0), ((200, "answered".to_owned()), 401));
+    }
+    let ports = |cluster: &str| ports(env, cluster);
+    let (own, theirs) = (ports("a"), ports("a-b"));
+    let of = |ports: &[Value], name: &str| ports.iter().filter(|port| port["of"] == name).count();
+    for name in ["MLflow", "proxy of Serve", "worker process", "dashboard agent", "raylet", "GCS"] {
+        assert!(of(&theirs, name) > 0, "{name}: {theirs:?}");
+    }
+    // What shows that the credentials are good: what they open at home.
+    let home = own.iter().filter(|port| port["of"] == "MLflow" || port["of"] == "proxy of Serve");
+    let all: Vec<&Value> = home.chain(&theirs).collect();
+    env.write("tries/found.json", &json!({"ports": all, "sockets": [], "files": []}).to_string());
+    env.write("tries/scan.py", scan::SCAN);
+    env.write("tries/job.py", TRIES);
+    let job = ["job", "submit", "-c", "a", "--working-dir", "tries", "--", "python", "job.py"];
+    let printed = env.run(&job).exits(0).stdout;
+    // Ray has lines of its own there.
+    let printed: Vec<&str> = printed.lines().filter(|line| line.starts_with('{')).collect();
+    let tried = scan::results(&printed.join("\n"));
+    scan::tell(&tried);
+
+    let is_theirs = |one: &Tried| theirs.iter().any(|port| port["port"] == json!(one.port));
+    let untried = all.iter().filter(|port| !tried.iter().any(|one| port["port"] == json!(one.port)));
+    assert_eq!(untried.count(), 0);
+    for (of, sent) in [
+        ("proxy of Serve", "GET /app"),
+        ("proxy of Serve", "gRPC /ray.rpc.CoreWorkerService/GetCoreWorkerStats"),
+        ("MLflow", "GET /api/2.0/mlflow/experiments/get?experiment_id=0"),
+    ] {
+        let opened = |one: &&Tried| one.answers && !is_theirs(one) && one.of == of && one.sent == sent;
+        assert!(tried.iter().any(|one| opened(&one)), "{sent} is refused at home");
+    }
+    let listed = scan::listed();
+    // MLflow looks for a user and a password in whatever `Authorization` says, and fails over a token.
+    let fails = |one: &Tried| one.of == "MLflow" && one.came.starts_with("HTTP/1.1 500 ");
+    let is_more = |one: &&Tried| one.answers && is_theirs(one) && !listed.contains(&one.named()) && !fails(one);
+    let open: Vec<&Tried> = tried.iter().filter(is_more).collect();
+    assert!(open.is_empty(), "these answer a job of the other cluster: {open:#?}");
+    let [_, of_b] = served;
+    of_b
+}
+
+/// The ports of the processes of a cluster.
+fn ports(env: &TestEnv, cluster: &str) -> Vec<Value> {
+    let hosts = std::fs::read_dir(env.home().join(".local/share/gpucl/hosts")).unwrap().flatten();
+    let ends = format!("-{cluster}-host0");
+    // The owner has no hyphen.
+    let is_its = |name: &str| name.strip_suffix(&ends).is_some_and(|rest| rest.matches('-').count() == 1);
+    let folder = hosts.map(|entry| entry.path()).find(|path| is_its(path.file_name().unwrap().to_str().unwrap()));
+    let mut found = scan::found(&folder.unwrap(), &[]);
+    serde_json::from_value(found["ports"].take()).unwrap()
 }
 
 /// The dashboard's portal: each address answers with its key and refuses without, and is another one at the next call.

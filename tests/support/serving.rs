@@ -1,9 +1,45 @@
 //! An application of Serve on whatever runs the cluster.
 
 use std::io::{BufRead as _, BufReader};
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 
 use super::{TestEnv, get, interrupt};
+
+/// The way to a cluster's applications, open until this is dropped.
+pub(crate) struct Served {
+    child: Child,
+    pub(crate) url: String,
+    pub(crate) key: String,
+}
+
+impl Served {
+    pub(crate) fn open(env: &TestEnv, cluster: &str) -> Self {
+        let mut command = env.command(&["serve", "url", "-c", cluster, "--output", "json"]);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let found: serde_json::Value = serde_json::from_str(&line).unwrap();
+        let text = |name: &str| found[name].as_str().unwrap().to_owned();
+        Self { child, url: text("url"), key: text("key") }
+    }
+
+    /// What the application answers to this key.
+    pub(crate) fn answer_to(&self, key: &str) -> (u16, String) {
+        get(&self.url, &[("X-Gpucl-Key", key)]).unwrap()
+    }
+
+    /// What it answers to its own.
+    pub(crate) fn ask(&self) -> (u16, String) {
+        self.answer_to(&self.key)
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        interrupt(&self.child);
+        let _ = self.child.wait();
+    }
+}
 
 /// Answers with how many nodes its second deployment answered from.
 const APP: &str = "
@@ -37,16 +73,10 @@ pub(crate) fn an_application_answers(env: &TestEnv, cluster: &str, nodes: usize)
         .exits(0)
         .prints("default serves");
     env.run(&["serve", "status", "-c", cluster]).exits(0).prints(&format!("{nodes} of {nodes}"));
-    let mut child = env.command(&["serve", "url", "-c", cluster]).stdout(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let [url, key] = [(); 2].map(|()| lines.next().unwrap().unwrap());
-    let key = key.strip_prefix("X-Gpucl-Key: ").unwrap();
-    let answers =
-        [&[][..], &[("X-Gpucl-Key", "0")], &[("X-Gpucl-Key", key)]].map(|headers| get(&url, headers).unwrap());
-    interrupt(&child);
-    child.wait().unwrap();
+    let served = Served::open(env, cluster);
+    let answers = [get(&served.url, &[]).unwrap(), served.answer_to("0"), served.ask()];
     assert_eq!([answers[0].0, answers[1].0], [401; 2], "{answers:?}");
     let text = format!("{nodes} answer, key None");
     assert!(answers[2].0 == 200 && answers[2].1.contains(&text), "{answers:?}");
-    key.to_owned()
+    served.key.clone()
 }

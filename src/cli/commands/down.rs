@@ -40,14 +40,14 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
             app.ui.error_line(&line);
         }
         if let Some(lost) = &lost {
-            app.ui.error_line(&format!("  {lost}"));
+            app.ui.error_line(&format!("  {}", lost.with_ways_out()));
         }
         let answer = app.ui.ask(&format!("remove everything of the cluster {name}? [y/N] "));
         if !matches!(answer.trim(), "y" | "Y" | "yes") {
             return Err(usage("remove the cluster", "not confirmed; nothing was changed").into());
         }
     } else if let Some(lost) = &lost {
-        app.ui.status(format_args!("removed with the cluster: {lost}"));
+        app.ui.status(format_args!("removed with the cluster: {}", lost.with_ways_out()));
     }
     let options = DownOptions { keep_data: args.keep_data, purge: args.purge, release_lease: args.release_lease };
     let down = take_down(app, &name, options).await?;
@@ -121,14 +121,30 @@ pub(crate) async fn take_down(app: &App, name: &ClusterName, options: DownOption
     Ok(Down { summary: ended.summary, proof, unknown, kept, cost })
 }
 
-/// What is lost of a cluster's own MLflow, and how it is kept; `None` if the cluster has none.
-async fn lost_runs(app: &App, name: &ClusterName) -> Result<Option<String>> {
+/// What is lost of a cluster's own MLflow when it is taken down.
+pub(crate) struct LostRuns {
+    /// So many runs, and models.
+    pub(crate) what: String,
+    /// Whether the hosts are gone then, so that no data on them is kept.
+    hosts_vanish: bool,
+}
+
+impl LostRuns {
+    /// It, and how it is kept.
+    fn with_ways_out(&self) -> String {
+        let or = if self.hosts_vanish { "" } else { ", or down --keep-data" };
+        format!("{} (to keep them: gpucl mlflow export DIR{or})", self.what)
+    }
+}
+
+/// What is lost of a cluster's own MLflow; `None` if it has none, or no runs.
+///
+/// # Errors
+/// If the state cannot be read.
+pub(crate) async fn lost_runs(app: &App, name: &ClusterName) -> Result<Option<LostRuns>> {
     let Some(known) = cluster::status(&app.paths, name)? else { return Ok(None) };
     let Some(spec) = known.state.spec.as_ref().filter(|spec| spec.own_mlflow()) else { return Ok(None) };
-    let keeps = match crate::providers::find(spec.provider.name()).is_ok_and(|one| one.capability().hosts_vanish) {
-        true => "",
-        false => ", or down --keep-data",
-    };
+    let hosts_vanish = crate::providers::find(spec.provider.name()).is_ok_and(|one| one.capability().hosts_vanish);
     let runs = match target::Target::of(app, name.clone()) {
         Ok(target) => runs_soon(app, &target, COUNT_LIMIT).await,
         Err(_) => None,
@@ -138,7 +154,7 @@ async fn lost_runs(app: &App, name: &ClusterName) -> Result<Option<String>> {
         Some(runs) => format!("{} in MLflow, and its models", human::count(runs, "run")),
         None => "runs and models in MLflow".to_owned(),
     };
-    Ok(Some(format!("{what} (to keep them: gpucl mlflow export DIR{keeps})")))
+    Ok(Some(LostRuns { what, hosts_vanish }))
 }
 
 /// What will be removed, as far as the local state knows, and what will be kept.

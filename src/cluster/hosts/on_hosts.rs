@@ -25,7 +25,7 @@ use crate::spec::{Loaded, Spec, external_credentials, tracking_login};
 use crate::state::{ClusterState, Pages};
 
 /// The pages of a cluster on hosts.
-const PAGES: [&str; 7] = ["dashboard", "grafana", "prometheus", "object-store", "jupyter", "mlflow", "client"];
+const PAGES: [&str; 8] = ["dashboard", "grafana", "prometheus", "object-store", "jupyter", "mlflow", "serve", "client"];
 
 /// A cluster on hosts: everything that does not change while a command runs, its [`Supply`] and its [`Fleet`].
 pub(super) struct OnHosts {

@@ -17,7 +17,7 @@ use crate::spec::Spec;
 use crate::state::{Pages, PlatformNotes};
 
 /// The pages that are forwarded from the head.
-const PAGES: [&str; 2] = ["dashboard", "client"];
+const PAGES: [&str; 3] = ["dashboard", "serve", "client"];
 
 /// A cluster on a platform.
 pub(super) struct OnPlatform {

@@ -1,8 +1,8 @@
-//! The pages of applications of Serve: one local port, and an address for each application.
+//! The pages of applications of Serve: one local port, which they keep, and an address for each application.
 
 use secrecy::{ExposeSecret as _, SecretString};
 
-use super::{Opened, Shown};
+use super::{Opened, Shown, report_moved};
 use crate::cli::app::App;
 use crate::cli::portal::{Page, Portal, PortalRun, Upstream};
 use crate::cli::target::Target;
@@ -37,7 +37,12 @@ pub(super) async fn open(app: &App, run: &PortalRun, target: &Target, opened: &m
         is_shown_by_others: false,
         grafana: None,
     };
-    let portal = Portal::open(run, page, None, None).await?;
+    // As for the other pages: of a cluster on this machine they have any port.
+    let places = state.pages().filter(|_| target.is_remote());
+    let portal = Portal::open(run, page, places.and_then(|places| places.get(SERVE).copied()), None).await?;
+    if let Some(port) = portal.displaced() {
+        report_moved(app, SERVE, port);
+    }
     for (name, prefix) in served {
         opened.pages.push(Shown { name: format!("{SERVE} {name}"), url: portal.url_of(prefix), login: None });
     }

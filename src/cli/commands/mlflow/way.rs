@@ -9,7 +9,7 @@ use crate::cli::target::Target;
 use crate::cluster::{self, Forward};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::mlflow::{Login, Server, count_runs};
-use crate::name::Key;
+use crate::name::{ClusterName, Key};
 use crate::runtime;
 use crate::runtime::project::Page;
 use crate::spec::tracking_login;
@@ -37,15 +37,10 @@ impl Way {
             return Ok(Self { server: Server::new(&external.uri, login)?, forward: None });
         }
         if !spec.own_mlflow() {
-            return Err(Error::new(ErrorKind::NotFound, "use MLflow")
-                .because(format!("the cluster {} has none", target.name))
-                .hint("add to its spec, then run `gpucl up`: services: {mlflow: true}"));
+            return Err(without_mlflow(&target.name, state.platform().map(|_| spec.provider.name())));
         }
         target.access()?;
-        let pages = match state.platform().is_some() {
-            true => Vec::new(),
-            false => runtime::of(spec.runtime).pages(spec, &Key::host(0), &target.head_ports()?),
-        };
+        let pages = runtime::of(spec.runtime).pages(spec, &Key::host(0), &target.head_ports()?);
         let page = pages.into_iter().find(|page| page.name == PAGE && page.port != 0).ok_or_else(|| {
             Error::new(ErrorKind::NotFound, "use MLflow")
                 .because("it was not started yet")
@@ -79,10 +74,35 @@ pub(crate) async fn runs_soon(app: &App, target: &Target, limit: Duration) -> Op
     tokio::time::timeout(limit, count).await.ok().flatten()
 }
 
+/// The error of a cluster without MLflow: with the provider of a platform there is none.
+fn without_mlflow(cluster: &ClusterName, platform: Option<&str>) -> Error {
+    let error = Error::new(ErrorKind::NotFound, "use MLflow").because(format!("the cluster {cluster} has no MLflow"));
+    match platform {
+        Some(provider) => error.because(format!("there is none with the provider `{provider}`")),
+        None => error.hint("add to its spec, then run `gpucl up`: services: {mlflow: true}"),
+    }
+}
+
 fn login(target: &Target, page: &Page) -> Result<Login> {
     let path = target.folder().join("secrets").join(&page.secret);
     let text = fs::read_text_within(&path, fs::RECORD_LIMIT);
     let text = text.doing(ErrorKind::State, || format!("read the login of MLflow in {}", path.display()))?;
     let password = SecretString::from(text.trim().to_owned());
     Ok(Login::Password { user: page.user.clone().unwrap_or_default(), password })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cluster_without_mlflow_is_offered_one_where_there_can_be_one() {
+        let cluster: ClusterName = "demo".parse().unwrap();
+        let here = without_mlflow(&cluster, None);
+        assert_eq!(here.causes(), ["the cluster demo has no MLflow"]);
+        assert_eq!(here.hints().len(), 1);
+        let there = without_mlflow(&cluster, Some("kubernetes"));
+        assert_eq!(there.causes()[1], "there is none with the provider `kubernetes`");
+        assert!(there.hints().is_empty());
+    }
 }

@@ -2,7 +2,7 @@
 
 use super::keep::Keep;
 use crate::cli::app::App;
-use crate::cli::commands::down::take_down;
+use crate::cli::commands::down::{lost_runs, take_down};
 use crate::cli::commands::stop::end_nodes;
 use crate::cli::scheduled_up::waiting;
 use crate::cluster::{self, DownOptions};
@@ -28,6 +28,10 @@ pub(super) async fn end(app: &App, name: &ClusterName, keep: Keep) -> Result<Opt
     }
     match keep {
         Keep::Nothing => {
+            if let Some(lost) = lost_runs(app, name).await? {
+                let what = lost.what;
+                app.ui.status(format_args!("removed with the cluster: {what} (to keep them: --keep all)"));
+            }
             app.ui.status(format_args!("taking {name} down"));
             take_down(app, name, DownOptions::default()).await.map(|down| Some(down.summary))
         }

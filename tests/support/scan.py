@@ -13,6 +13,8 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 LIMIT, MOST = 2.0, 65536
+# Sent with every request: what the other one has, in lower case.
+HEADERS = []
 PAGES = ["/", "/metrics", "/api/version", "/nodes?view=summary", "/api/jobs/", "/api/cluster_status", "/api/v0/actors", "/api/serve/applications/",
          "/api/prometheus/sd", "/logical/actors", "/log_proxy?url=x", "/logs", "/api/gcs_healthz", "/api/healthz", "/api/local_raylet_healthz",
          "/api/authentication_mode", "/get_runtime_envs_info", "/control/snapshot", "/control/keys", "/control/instances", "/control/credentials",
@@ -159,8 +161,8 @@ def done(came):
 
 def http(method, path, ip, port, body=b""):
     host = "[%s]:%d" % (ip, port) if ":" in ip else "%s:%d" % (ip, port)
-    head = "%s %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % (method, path, host, len(body))
-    return head.encode() + body
+    head = "%s %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: %d\r\n" % (method, path, host, len(body))
+    return (head + "".join("%s: %s\r\n" % pair for pair in HEADERS) + "\r\n").encode() + body
 
 
 def frame(kind, flags, stream, body):
@@ -172,7 +174,7 @@ def call(path, host):
     def pair(name, value):
         return b"\0" + bytes([len(name)]) + name + (bytes([len(value)]) if len(value) < 127 else b"\x7f" + bytes([len(value) - 127])) + value
     headers = b"".join(pair(n.encode(), v.encode()) for n, v in [(":method", "POST"), (":scheme", "http"), (":path", path), (":authority", host),
-                                                                ("content-type", "application/grpc"), ("te", "trailers")])
+                                                                ("content-type", "application/grpc"), ("te", "trailers"), *HEADERS])
     return b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, b"") + frame(1, 4, 1, headers) + frame(0, 1, 1, b"\0\0\0\0\0")
 
 
