@@ -109,7 +109,7 @@ pub(in crate::cluster) async fn plan_of_spec(
     state: &ClusterState,
     folder: &Path,
     spec: &Spec,
-    starts_head: bool,
+    starts_head: impl Future<Output = Result<bool>>,
 ) -> Result<Vec<String>> {
     let history = History::read(folder)?;
     if spec.serve.is_empty() && history.of_spec().is_empty() {
@@ -118,7 +118,7 @@ pub(in crate::cluster) async fn plan_of_spec(
     let wanted = wanted(spec).await?;
     // What cannot be asked does not serve.
     let serving = match access(&settings.paths, state) {
-        Ok(_) if !starts_head => Open::of(settings, state, folder).await?.client.serving().await?,
+        Ok(_) if !starts_head.await? => Open::of(settings, state, folder).await?.client.serving().await?,
         _ => Serving::default(),
     };
     let mut all = Vec::new();

@@ -1,7 +1,6 @@
 //! Semantic validation of `serve`.
 
 use super::setup::package;
-use crate::provider::{ProviderKind, Runtime};
 use crate::ray::is_import_path;
 use crate::spec::Spec;
 use crate::spec::place::{Problem, item, join};
@@ -71,17 +70,6 @@ pub(super) fn serve(spec: &Spec, problems: &mut Vec<Problem>) {
             }
         }
     }
-}
-
-/// Refuses them where nodes are not processes of hosts.
-pub(super) fn only_native(spec: &Spec, kind: ProviderKind, problems: &mut Vec<Problem>) {
-    if spec.serve.is_empty() || (spec.runtime == Runtime::Native && kind == ProviderKind::Host) {
-        return;
-    }
-    problems.push(
-        Problem::of_key("serve", "requires nodes that are processes of hosts")
-            .note("leave it out, or set `runtime: native` on a provider of hosts"),
-    );
 }
 
 #[cfg(test)]
