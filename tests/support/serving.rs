@@ -5,6 +5,25 @@ use std::process::Stdio;
 
 use super::{TestEnv, get, interrupt};
 
+/// An application for the key `serve` of a spec, in the folder that [`write_application_of_spec`] makes.
+pub(crate) fn application_of_spec() -> serde_json::Value {
+    serde_json::json!([{
+        "name": "menu", "import_path": "menu:build", "working_dir": "menu", "route_prefix": "/menu",
+        "args": { "soup": 3 }, "request": { "path": "/today", "expect": { "body": { "soup": 3 } } },
+    }])
+}
+
+/// Writes the folder of [`application_of_spec`].
+pub(crate) fn write_application_of_spec(env: &TestEnv) {
+    env.write(
+        "menu/menu.py",
+        "from ray import serve\n\n@serve.deployment(ray_actor_options={'num_cpus': 0.1})\nclass Menu:\n    \
+         def __init__(self, soup):\n        self.soup = soup\n    \
+         async def __call__(self, request):\n        return {'soup': self.soup}\n\n\
+         def build(args):\n    return Menu.bind(args['soup'])\n",
+    );
+}
+
 /// Answers with how many nodes its second deployment answered from.
 const APP: &str = "
 import asyncio
