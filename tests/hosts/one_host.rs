@@ -47,6 +47,8 @@ fn a_fresh_host_with_two_gpus_comes_to_ready_and_goes() {
     let serve = format!("services: {{mlflow: true}}\nserve: {}\n", application_of_spec());
     write_application_of_spec(&env);
     env.write("cluster.yaml", &spec("one", &[&host], &serve));
+    gpucl(&env, &["up"]).exits(2).says("your secrets HUSH=MENU_TOKEN, to an application");
+    env.accept("cluster.yaml");
     let begin = Instant::now();
     gpucl(&env, &["up"]).exits(0).prints("ready:").says("menu serves").says("GET /menu/today: 200");
     println!("up after stop, with an application: {:.0} s", begin.elapsed().as_secs_f64());
