@@ -33,7 +33,7 @@ use serde_json::{Value, json};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::{Key, Owner, Scope, Tag};
-use crate::provider::platform::{ClusterRequest, Duplex, LogOptions, Member, NodeGroup, Platform, Running};
+use crate::provider::platform::{ClusterRequest, Consequences, Duplex, LogOptions, Member, NodeGroup, Platform, Running};
 use crate::provider::{
     Acquired, Capability, Context, Factory, FieldError, HostPlace, HostRequest, LoginFile, Manifest, ObservedResource,
     Offer, Provider, ProviderKind, Recorder, ResourceRequest, Runtime, SiteFinding, USUAL_POLL, platform, settings,
@@ -208,14 +208,16 @@ impl Platform for Kubernetes {
         self.change(tag, request, id).await
     }
 
-    async fn consequences(&self, tag: &Tag, request: &ResourceRequest, id: &str) -> Result<Vec<String>> {
-        let mut lines = self.difference(tag, request, id).await?;
+    async fn consequences(&self, tag: &Tag, request: &ResourceRequest, id: &str) -> Result<Consequences> {
+        let mut consequences = Consequences { lines: self.difference(tag, request, id).await?, restarts_head: false };
         if let (ObjectKind::RayCluster, name) = resources::named(request)? {
             let place = self.place().await?;
             let pods = self.pods(place, &name).await?;
-            lines.extend(pods::consequences(&request.settings, &pods));
+            let of_pods = pods::consequences(&request.settings, &pods);
+            consequences.lines.extend(of_pods.lines);
+            consequences.restarts_head = of_pods.restarts_head;
         }
-        Ok(lines)
+        Ok(consequences)
     }
 
     async fn members(&self, scope: &Scope) -> Result<Vec<Member>> {

@@ -9,7 +9,7 @@ use super::Kubernetes;
 use super::client::{KubeContext, call, values};
 use super::names::{PODS, RAY_CLUSTER, RAY_GROUP, RAY_TYPE};
 use crate::error::Result;
-use crate::provider::platform::Member;
+use crate::provider::platform::{Consequences, Member};
 use crate::util::human;
 
 #[derive(Debug, Clone)]
@@ -196,14 +196,16 @@ impl Pod {
 }
 
 /// What a change to this RayCluster does to its pods, in words.
-pub(super) fn consequences(cluster: &Value, pods: &[Pod]) -> Vec<String> {
+pub(super) fn consequences(cluster: &Value, pods: &[Pod]) -> Consequences {
     if cluster["spec"]["suspend"] == true {
-        return vec![format!("{} are deleted: the cluster is stopped", human::count(pods.len(), "pod"))];
+        let line = format!("{} are deleted: the cluster is stopped", human::count(pods.len(), "pod"));
+        return Consequences { lines: vec![line], restarts_head: false };
     }
-    let mut lines = Vec::new();
+    let (mut lines, mut restarts_head) = (Vec::new(), false);
     let mut groups: Vec<String> = Vec::new();
     for pod in pods.iter().filter(|pod| pod.is_stale(cluster)) {
         if pod.is_head() {
+            restarts_head = true;
             lines.push(format!("the head is made again ({}), and with it every job and every worker", pod.name()));
         } else if !groups.contains(&pod.group()) {
             groups.push(pod.group());
@@ -213,7 +215,7 @@ pub(super) fn consequences(cluster: &Value, pods: &[Pod]) -> Vec<String> {
     lines.extend(groups.iter().map(|group| {
         format!("{} of the group {group} are made again, and what runs on them", human::count(count(group), "worker"))
     }));
-    lines
+    Consequences { lines, restarts_head }
 }
 
 /// The container that KubeRay puts beside the head where Ray's autoscaler is on.

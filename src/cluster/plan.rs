@@ -13,7 +13,6 @@ use super::substrate::{Look, Opening, Remark};
 use super::up::remarks_on_spec;
 use super::which_machine::refuse_other_machine;
 use crate::error::{Doing as _, ErrorKind, Result};
-use crate::name::Key;
 use crate::plan::reconcile;
 use crate::spec::{Loaded, Spec};
 use crate::state::{ClusterState, Store};
@@ -60,7 +59,7 @@ pub async fn plan(settings: &Settings, loaded: &Loaded, may_look_up: bool) -> Re
     let remarks = substrate.remarks(&known, &plan).await?.into_iter().chain(remarks_on_spec(spec)?);
     notes.extend(remarks.map(Remark::into_text));
     notes.extend(what_is_lost(spec, resolution.end.or_else(|| known.ends())));
-    let starts_head = plan.operations.iter().any(|operation| operation.key == Key::project(0));
+    let starts_head = substrate.starts_head(&plan);
     let applications = plan_of_spec(settings, &known, &own, spec, starts_head).await?;
     Ok(Planned { affected_paths: substrate.affected_paths(&known, &plan)?, plan, applications, notes })
 }

@@ -9,6 +9,7 @@ use crate::name::{ClusterName, Owner, Scope};
 use crate::provider::{Context, Provider, UserEnvironment};
 use crate::providers;
 use crate::render::Library;
+use crate::secret::Vault;
 use crate::spec::Spec;
 use crate::state::Paths;
 
@@ -44,6 +45,11 @@ impl Settings {
     /// The context to open a provider with.
     pub fn context(&self) -> Context {
         self.paths.context(self.user_environment.clone(), self.events.clone())
+    }
+
+    /// The user's credentials and secrets.
+    pub fn vault(&self) -> Vault {
+        Vault::open(&self.paths.config, self.user_environment.keyring_bus())
     }
 
     /// Opens the provider of a spec.

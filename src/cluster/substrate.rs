@@ -14,6 +14,7 @@ use crate::cluster::settings::Settings;
 use crate::engine::{Ledger, Pipeline, Planned, Replan, World};
 use crate::error::Result;
 use crate::event::{Bus, Endpoint};
+use crate::name::Key;
 use crate::plan::{Goal, Observed, Plan};
 use crate::provider::{Offer, ResourceRequest, Start};
 use crate::spec::{Loaded, Spec};
@@ -136,6 +137,11 @@ pub(super) trait Substrate: World + Replan {
     /// What a plan may change on each host.
     fn affected_paths(&self, _known: &ClusterState, _plan: &Plan) -> Result<Vec<HostAffectedPaths>> {
         Ok(Vec::new())
+    }
+
+    /// Whether Ray's head starts with this plan, or has yet to start.
+    async fn starts_head(&self, plan: &Plan) -> Result<bool> {
+        Ok(plan.operations.iter().any(|operation| operation.key == Key::project(0)))
     }
 
     /// Carries out what the goal needs, and replans where that helps. Returns the number of operations.

@@ -12,7 +12,7 @@ use super::open::{kind_of, open};
 use super::options::UpOptions;
 use super::outcome::{UpOutcome, UpReport, Verified};
 use super::pin::{Pins, pinned};
-use super::serve::bring_of_spec;
+use super::serve::{bring_of_spec, check_secrets_of_spec};
 use super::settings::Settings;
 use super::substrate::{Look, Opening, Remark, Resolution, Substrate};
 use super::which_machine::{self, refuse_other_machine};
@@ -133,6 +133,7 @@ pub(super) fn pipeline<'a>(substrate: &'a dyn Substrate, ledger: &'a Ledger, set
 async fn begin(price_and_limits: &PriceAndLimits<'_>, ledger: &Ledger) -> Result<(Box<dyn Substrate>, Preliminary)> {
     let PriceAndLimits { settings, loaded, options, known } = *price_and_limits;
     let (spec, folder) = (&loaded.spec, ledger.folder());
+    check_secrets_of_spec(settings, spec)?;
     let mut substrate = open(&Opening {
         settings,
         spec,

@@ -8,7 +8,7 @@ use super::panels;
 use super::served;
 use super::spec::{env, gpucl, spec};
 use super::testbed::TestHost;
-use crate::support::{TestEnv, turn, until};
+use crate::support::{TestEnv, application_of_spec, turn, until, write_application_of_spec};
 
 #[test]
 #[ignore = "testbed"]
@@ -44,9 +44,21 @@ fn a_fresh_host_with_two_gpus_comes_to_ready_and_goes() {
     gpucl(&env, &["stop"]).exits(0);
     assert_eq!(host.sh("docker ps -q --filter label=gpucl.tag").trim(), "");
     a_moved_tag_is_said(&env, &host);
+    let serve = format!("services: {{mlflow: true}}\nserve: {}\n", application_of_spec());
+    write_application_of_spec(&env);
+    env.write("cluster.yaml", &spec("one", &[&host], &serve));
+    gpucl(&env, &["up"]).exits(2).says("your secrets HUSH=MENU_TOKEN, to an application");
+    env.accept("cluster.yaml");
     let begin = Instant::now();
-    gpucl(&env, &["up"]).exits(0).prints("ready:");
-    println!("up after stop: {:.0} s", begin.elapsed().as_secs_f64());
+    gpucl(&env, &["up"]).exits(0).prints("ready:").says("menu serves").says("GET /menu/today: 200");
+    println!("up after stop, with an application: {:.0} s", begin.elapsed().as_secs_f64());
+    let begin = Instant::now();
+    gpucl(&env, &["up"]).exits(0).prints("nothing was changed");
+    gpucl(&env, &["verify"]).exits(0).says("GET /menu/today: 200");
+    env.write("cluster.yaml", &spec("one", &[&host], "services: {mlflow: true}\n"));
+    let plan = gpucl(&env, &["--output", "json", "plan"]).exits(0).prints("delete the application menu").stdout;
+    assert!(plan.contains(r#""operations":[]"#), "no container is started anew: {plan}");
+    println!("up, verify and plan with an application: {:.0} s", begin.elapsed().as_secs_f64());
 
     let down = gpucl(&env, &["down", "--yes", "--purge"]).exits(0).prints("nothing of one is left");
     println!("{}", down.stdout);

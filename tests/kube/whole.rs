@@ -10,8 +10,8 @@ use serde_json::json;
 use super::secrets::keep_secret;
 use super::testbed::{self, kubectl, nothing_is_left, place, testbed, turn};
 use crate::support::{
-    TestEnv, an_application_answers, checks_pass_beside_a_job_that_holds_all_gpus, dashboard_wants_its_token, get,
-    interrupt,
+    TestEnv, an_application_answers, application_of_spec, checks_pass_beside_a_job_that_holds_all_gpus,
+    dashboard_wants_its_token, get, interrupt, write_application_of_spec,
 };
 
 #[test]
@@ -74,8 +74,15 @@ fn a_cluster_is_brought_up_changed_stopped_and_removed() {
     assert_eq!(kubectl(&["-n", "team-a", "get", "pods", "-o", "name"]), "");
     env.run(&["status", "-c", "demo"]).prints("stopped");
     // Its service is not open any more.
-    let spec = testbed::spec(&env, "demo", &testbed::settings("ada", &json!({})), &json!([gpu, cpu]), &json!({}));
-    env.run(&["up", "--yes", &spec]).exits(0).prints("ready:");
+    let more = json!({ "serve": application_of_spec() });
+    write_application_of_spec(&env);
+    let spec = testbed::spec(&env, "demo", &testbed::settings("ada", &json!({})), &json!([gpu, cpu]), &more);
+    env.run(&["plan", &spec]).exits(0).prints("deploy the application menu: menu:build at /menu");
+    env.run(&["up", "--yes", &spec]).exits(0).prints("ready:").says("menu serves").says("GET /menu/today: 200");
+    let begin = Instant::now();
+    env.run(&["up", "--yes", &spec]).exits(0).prints("nothing was changed");
+    env.run(&["verify", "-c", "demo"]).exits(0).says("GET /menu/today: 200");
+    println!("up and verify with an application: {:.1} s", begin.elapsed().as_secs_f64());
     let begin = Instant::now();
     an_application_answers(&env, "demo", 1);
     no_other_pod_reaches_it(&env);

@@ -122,6 +122,13 @@ fn an_application_is_deployed_updated_and_rolled_back_behind_a_key() {
     env.write("cluster.yaml", &format!("{SPEC}{}", menu("3")));
     // It runs code of the spec on this machine, which is asked.
     env.run(&["up"]).exits(2).says("the application menu:build");
+    let with_secret = format!("{SPEC}{}  secrets: [HUSHED]\n", menu("3"));
+    env.write("cluster.yaml", &with_secret);
+    env.run(&["up"]).exits(2).says("your secrets HUSHED, to an application");
+    env.accept("cluster.yaml");
+    env.run(&["up"]).exits(2).says("failed to read the secret HUSHED").says("gpucl secret set HUSHED");
+    assert!(!env.paths().state.join("clusters/serving").exists(), "nothing was begun");
+    env.write("cluster.yaml", &format!("{SPEC}{}", menu("3")));
     env.accept("cluster.yaml");
     env.run(&["plan"]).exits(0).prints("deploy the application menu: menu:build at /menu");
     env.run(&["up"]).exits(0).says("menu serves").says("POST /menu/today: 200");

@@ -1,6 +1,6 @@
 //! An application of Serve on whatever runs the cluster.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, Stdio};
 
 use super::{TestEnv, get, interrupt};
@@ -39,6 +39,29 @@ impl Drop for Served {
         interrupt(&self.child);
         let _ = self.child.wait();
     }
+}
+
+/// An application for the key `serve` of a spec, in the folder that [`write_application_of_spec`] makes.
+pub(crate) fn application_of_spec() -> serde_json::Value {
+    serde_json::json!([{
+        "name": "menu", "import_path": "menu:build", "working_dir": "menu", "route_prefix": "/menu",
+        "args": { "soup": 3 }, "secrets": ["HUSH=MENU_TOKEN"],
+        "request": { "path": "/today", "expect": { "body": { "soup": 3, "token": 11 } } },
+    }])
+}
+
+/// Writes the folder of [`application_of_spec`], and stores its secret.
+pub(crate) fn write_application_of_spec(env: &TestEnv) {
+    let mut set = env.command(&["secret", "set", "HUSH"]).stdin(Stdio::piped()).spawn().unwrap();
+    set.stdin.take().unwrap().write_all(b"not-for-ray").unwrap();
+    assert!(set.wait().unwrap().success());
+    env.write(
+        "menu/menu.py",
+        "import os\nfrom ray import serve\n\n@serve.deployment(ray_actor_options={'num_cpus': 0.1})\nclass Menu:\n    \
+         def __init__(self, soup):\n        self.soup = soup\n    \
+         async def __call__(self, request):\n        return {'soup': self.soup, 'token': len(os.environ['MENU_TOKEN'])}\n\n\
+         def build(args):\n    return Menu.bind(args['soup'])\n",
+    );
 }
 
 /// Answers with how many nodes its second deployment answered from.

@@ -9,12 +9,10 @@ use super::login::{asked_secret, vault};
 use crate::cli::app::App;
 use crate::cli::command_error::usage;
 use crate::cli::exit_code;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::secret::Store;
-use crate::util::near;
+use crate::util::variable;
 
-/// How the vault's accounts for jobs begin.
-const ACCOUNTS: &str = "secret ";
 /// The longest value, in bytes.
 const LONGEST: u64 = 64 * 1024;
 
@@ -33,7 +31,7 @@ pub(crate) enum Command {
 #[derive(Debug, clap::Args)]
 pub(crate) struct NameArgs {
     /// Its name, which is also the environment variable that jobs get by default: letters, digits and `_`
-    #[arg(value_name = "NAME", value_parser = variable)]
+    #[arg(value_name = "NAME", value_parser = variable::name)]
     name: String,
 }
 
@@ -57,7 +55,7 @@ fn set(app: &App, name: &str) -> Result<u8> {
         of_stdin(&doing)?
     };
     let vault = vault(app);
-    let store = vault.put(&format!("{ACCOUNTS}{name}"), &value)?;
+    let store = vault.put_secret(name, &value)?;
     if app.json() {
         let store = if store == Store::Keyring { "keyring" } else { "file" };
         app.ui.json(&json!({"v": 1, "type": "secret", "name": name, "store": store}));
@@ -90,7 +88,7 @@ fn of_stdin(doing: &str) -> Result<SecretString> {
 }
 
 fn list(app: &App) -> Result<u8> {
-    let names = names(app)?;
+    let names = vault(app).secrets()?;
     if names.is_empty() && !app.json() {
         app.ui.status("no secret is stored; `gpucl secret set NAME` stores one");
     }
@@ -105,63 +103,11 @@ fn list(app: &App) -> Result<u8> {
 }
 
 fn remove(app: &App, name: &str) -> Result<u8> {
-    if !vault(app).remove(&format!("{ACCOUNTS}{name}"))? {
-        return Err(with_near(app, Error::new(ErrorKind::NotFound, format!("delete the secret {name}")), name));
-    }
+    vault(app).remove_secret(name)?;
     if app.json() {
         app.ui.json(&json!({"v": 1, "type": "secret_removed", "name": name}));
     } else {
         app.ui.status(format_args!("deleted {name}"));
     }
     Ok(exit_code::DONE)
-}
-
-fn names(app: &App) -> Result<Vec<String>> {
-    let accounts = vault(app).list(ACCOUNTS)?;
-    Ok(accounts.iter().filter_map(|account| account.strip_prefix(ACCOUNTS)).map(str::to_owned).collect())
-}
-
-/// The value of a stored secret, for a job.
-///
-/// # Errors
-/// When there is none of that name.
-pub(super) fn value(app: &App, name: &str) -> Result<SecretString> {
-    match vault(app).get(&format!("{ACCOUNTS}{name}"))? {
-        Some(value) => Ok(value),
-        None => Err(with_near(app, usage(format!("read the secret {name}"), "none of that name is stored"), name)
-            .hint(format!("store it: gpucl secret set {name}"))),
-    }
-}
-
-fn with_near(app: &App, error: Error, name: &str) -> Error {
-    let names = names(app).unwrap_or_default();
-    match near::nearest(name, names.iter().map(String::as_str)) {
-        Some(near) => error.hint(format!("did you mean `{near}`?")),
-        None => error,
-    }
-}
-
-/// The name of an environment variable.
-pub(super) fn variable(text: &str) -> std::result::Result<String, String> {
-    let is_letter = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
-    let begins = text.starts_with(|letter: char| letter.is_ascii_alphabetic() || letter == '_');
-    if begins && text.len() <= 128 && text.chars().all(is_letter) {
-        return Ok(text.to_owned());
-    }
-    Err("a name has letters, digits and `_`, and begins with no digit".to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::variable;
-
-    #[test]
-    fn a_name_is_one_of_a_variable() {
-        for name in ["HF_TOKEN", "_x", "a1"] {
-            assert!(variable(name).is_ok(), "{name}");
-        }
-        for name in ["", "1a", "a-b", "a b", "a=b", "\u{e9}"] {
-            assert!(variable(name).is_err(), "{name}");
-        }
-    }
 }

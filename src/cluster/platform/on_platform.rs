@@ -11,7 +11,8 @@ use crate::cluster::substrate::Opening;
 use crate::engine::Ledger;
 use crate::error::Result;
 use crate::name::{Key, Scope};
-use crate::provider::platform::{ClusterRequest, Platform};
+use crate::plan::{Action, Plan, ResourceAction};
+use crate::provider::platform::{ClusterRequest, Consequences, Platform};
 use crate::provider::{Provider, ResourceRequest};
 use crate::spec::Spec;
 use crate::state::{Pages, PlatformNotes};
@@ -83,6 +84,20 @@ impl OnPlatform {
     /// The objects to have, in order. The last one runs the nodes.
     pub(super) fn objects(&self) -> Result<Vec<ResourceRequest>> {
         self.platform()?.objects(self.scope(), &self.request)
+    }
+
+    /// What the updates of a plan change, and do to nodes that run.
+    pub(super) async fn consequences(&self, plan: &Plan) -> Result<Consequences> {
+        let mut all = Consequences::default();
+        for operation in &plan.operations {
+            if let Action::Resource(ResourceAction::Update { request, id }) = &operation.action {
+                let tag = self.scope().tag(&operation.key);
+                let of_one = self.platform()?.consequences(&tag, request, id).await?;
+                all.lines.extend(of_one.lines);
+                all.restarts_head |= of_one.restarts_head;
+            }
+        }
+        Ok(all)
     }
 
     /// Records what runs from now on, if this object runs the nodes.

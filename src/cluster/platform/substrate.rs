@@ -17,7 +17,7 @@ use crate::cluster::substrate::{Remark, Resolution, Substrate};
 use crate::engine::{Ledger, Pipeline, Planned, Replan, World};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Endpoint;
-use crate::plan::{Action, Desired, Goal, Observed, Plan, ResourceAction};
+use crate::plan::{Desired, Goal, Observed, Plan};
 use crate::provider::{ObservedResource, Offer, ResourceRequest};
 use crate::spec::Loaded;
 use crate::state::ClusterState;
@@ -98,15 +98,12 @@ impl Substrate for OnPlatform {
 
     /// What the updates of a plan do to nodes that run.
     async fn remarks(&self, _known: &ClusterState, plan: &Plan) -> Result<Vec<Remark>> {
-        let mut remarks = Vec::new();
-        for operation in &plan.operations {
-            if let Action::Resource(ResourceAction::Update { request, id }) = &operation.action {
-                let tag = self.scope().tag(&operation.key);
-                let consequences = self.platform()?.consequences(&tag, request, id).await?;
-                remarks.extend(consequences.into_iter().map(Remark::Note));
-            }
-        }
-        Ok(remarks)
+        Ok(self.consequences(plan).await?.lines.into_iter().map(Remark::Note).collect())
+    }
+
+    async fn starts_head(&self, plan: &Plan) -> Result<bool> {
+        let is_there = self.pods.members().await?.iter().any(|member| member.is_head && member.ready);
+        Ok(!is_there || self.consequences(plan).await?.restarts_head)
     }
 
     async fn carry_out(

@@ -36,6 +36,22 @@ struct Failed {
     goes_on: bool,
 }
 
+/// An application that is waited for.
+struct Waiting<'a> {
+    name: &'a str,
+    /// Why it waits, as said last.
+    said: String,
+    /// How often in a row no node had what it asks for.
+    in_vain: u32,
+}
+
+/// How an application that is waited for is.
+enum Now {
+    UnderWay,
+    Serves,
+    Failed(Failed),
+}
+
 impl Served<'_> {
     /// Brings applications, by their names, to these configurations, and waits until they serve. One that serves its
     /// own already stays untouched, as do all others.
@@ -107,9 +123,7 @@ impl Served<'_> {
             let mut all = declared(&before);
             all.extend(wanted.clone());
             self.client.serve(&all.into_values().collect::<Vec<_>>(), &listens).await?;
-            for name in &deployed {
-                failed.extend(self.until_over(name, limit.saturating_sub(begun.elapsed())).await?);
-            }
+            failed = self.until_over(&deployed, limit.saturating_sub(begun.elapsed())).await?;
             if failed.len() < deployed.len() {
                 self.check_closed().await?;
             }
@@ -193,43 +207,65 @@ impl Served<'_> {
         Ok(())
     }
 
-    /// Waits until an application serves; what is wrong if it has failed, waits for what no node will have, or takes longer.
-    async fn until_over(&self, name: &str, limit: Duration) -> Result<Option<Failed>> {
-        let (begun, mut said, mut in_vain) = (Instant::now(), String::new(), 0);
+    /// Waits until none of these applications is under way any more; those that failed, the first one first. What has failed
+    /// while others are waited for is said at once.
+    async fn until_over(&self, names: &[String], limit: Duration) -> Result<Vec<Failed>> {
+        let begun = Instant::now();
+        let mut waiting: Vec<Waiting<'_>> =
+            names.iter().map(|name| Waiting { name, said: String::new(), in_vain: 0 }).collect();
+        let mut failed: Vec<Failed> = Vec::new();
         loop {
             let serving = self.client.serving().await?;
-            let application = serving.applications.get(name);
-            if let Some(application) = application.filter(|it| it.is_over()) {
-                let failed = || Failed {
-                    name: name.to_owned(),
-                    why: application.why().unwrap_or_else(|| "Serve does not say why".to_owned()),
-                    goes_on: false,
-                };
-                return Ok((application.status != ApplicationStatus::Running).then(failed));
+            let is_late = begun.elapsed() > limit;
+            let before = failed.len();
+            let mut still = Vec::new();
+            for mut one in waiting {
+                let is = serving.applications.get(one.name);
+                match self.look(&mut one, is, is_late.then_some(limit)).await? {
+                    Now::UnderWay => still.push(one),
+                    Now::Serves => {}
+                    Now::Failed(why) => failed.push(why),
+                }
             }
-            let unmet = match application {
-                Some(application) => self.unmet(application).await?,
-                None => None,
-            };
-            in_vain = if unmet.as_ref().is_some_and(|unmet| unmet.is_in_vain) { in_vain + 1 } else { 0 };
-            // Ray's own message comes after 30 s, and says less.
-            let why =
-                unmet.map(|unmet| unmet.why).or_else(|| application.and_then(Application::why)).unwrap_or_default();
-            if !why.is_empty() && why != said {
-                self.events.note(format!("{name}: {why}"));
-                said.clone_from(&why);
+            if still.is_empty() {
+                return Ok(failed);
             }
-            if in_vain > IN_VAIN || begun.elapsed() > limit {
-                let late = format!("it does not serve after {}", human::short_duration(limit));
-                let why = match (in_vain > IN_VAIN, why.is_empty()) {
-                    (true, _) => why,
-                    (false, true) => late,
-                    (false, false) => format!("{late}: {why}"),
-                };
-                return Ok(Some(Failed { name: name.to_owned(), why, goes_on: true }));
+            for Failed { name, why, .. } in &failed[before..] {
+                self.events.warn(format!("{name} failed: {why}"));
             }
+            waiting = still;
             tokio::time::sleep(ASK_EVERY).await;
         }
+    }
+
+    /// How an application is now; it has failed, too, if it waits for what no node will have, or is `late`: it was to serve
+    /// within this time.
+    async fn look(&self, one: &mut Waiting<'_>, is: Option<&Application>, late: Option<Duration>) -> Result<Now> {
+        let name = one.name;
+        let failed = |why, goes_on| Now::Failed(Failed { name: name.to_owned(), why, goes_on });
+        if let Some(application) = is.filter(|it| it.is_over()) {
+            return Ok(match application.status {
+                ApplicationStatus::Running => Now::Serves,
+                _ => failed(application.why().unwrap_or_else(|| "Serve does not say why".to_owned()), false),
+            });
+        }
+        let unmet = match is {
+            Some(application) => self.unmet(application).await?,
+            None => None,
+        };
+        one.in_vain = if unmet.as_ref().is_some_and(|unmet| unmet.is_in_vain) { one.in_vain + 1 } else { 0 };
+        // Ray's own message comes after 30 s, and says less.
+        let why = unmet.map(|unmet| unmet.why).or_else(|| is.and_then(Application::why)).unwrap_or_default();
+        if !why.is_empty() && why != one.said {
+            self.events.note(format!("{name}: {why}"));
+            one.said.clone_from(&why);
+        }
+        if one.in_vain > IN_VAIN {
+            return Ok(failed(why, true));
+        }
+        let Some(limit) = late else { return Ok(Now::UnderWay) };
+        let late = format!("it does not serve after {}", human::short_duration(limit));
+        Ok(failed(if why.is_empty() { late } else { format!("{late}: {why}") }, true))
     }
 
     /// What the replicas of an application ask for in vain.

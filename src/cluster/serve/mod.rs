@@ -11,6 +11,7 @@ mod way;
 pub use self::bring::Brought;
 use self::history::History;
 pub(in crate::cluster) use self::of_spec::{bring_of_spec, check_of_spec, plan_of_spec};
+pub(in crate::cluster) use self::secrets::check_secrets_of_spec;
 pub use self::secrets::{SecretNames, SecretValues};
 pub use self::served::{Served, named};
 pub use self::way::{Way, port};

@@ -8,7 +8,8 @@ use std::time::Duration;
 use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
 
-use super::{History, Served, Way};
+use super::secrets::{id_of_values, values_of};
+use super::{History, SecretValues, Served, Way};
 use crate::cluster::access::access;
 use crate::cluster::checks::Checks;
 use crate::cluster::errors::not_running;
@@ -17,6 +18,7 @@ use crate::cluster::outcome::Verified;
 use crate::cluster::settings::Settings;
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::event::CheckOutcome;
+use crate::host::SECRETS;
 use crate::ray::{Application, ApplicationStatus, Package, RuntimeEnv, ServeApplication, Serving};
 use crate::spec::{ServeRequest, ServeSpec, Spec};
 use crate::state::ClusterState;
@@ -46,6 +48,14 @@ struct Wanted {
     configuration: Value,
     /// Its folder, packed.
     package: Option<Package>,
+    secrets: SecretValues,
+}
+
+impl Wanted {
+    /// Has it find its secrets by this id.
+    fn set_secrets(&mut self, id: String) {
+        self.configuration["runtime_env"]["env_vars"][SECRETS] = Value::String(id);
+    }
 }
 
 /// Brings a cluster that is ready to the applications of its spec, and checks them.
@@ -62,7 +72,7 @@ pub(in crate::cluster) async fn bring_of_spec(
     if spec.serve.is_empty() && history.of_spec().is_empty() {
         return Ok(OfSpec::default());
     }
-    let wanted = wanted(spec).await?;
+    let mut wanted = wanted(settings, spec).await?;
     let open = Open::of(settings, state, folder).await?;
     let served = open.served(settings, state, folder);
     let serving = served.client.serving().await?;
@@ -73,9 +83,16 @@ pub(in crate::cluster) async fn bring_of_spec(
     }
     // Before they are deployed: what fails is of the spec, too.
     history.set_of_spec(wanted.keys().cloned().collect())?;
-    for one in wanted.values().filter_map(|one| one.package.as_ref()) {
-        served.client.upload(one, None).await?;
-        served.keep(one)?;
+    for one in wanted.values_mut() {
+        // Also where it serves already: a host may have been added.
+        if !one.secrets.is_empty() {
+            let id = served.give_secrets(&one.secrets).await?;
+            one.set_secrets(id);
+        }
+        if let Some(package) = &one.package {
+            served.client.upload(package, None).await?;
+            served.keep(package)?;
+        }
     }
     let configurations = wanted.into_iter().map(|(name, one)| (name, one.configuration)).collect();
     let brought = served.bring(&configurations, SERVE_WITHIN).await?;
@@ -109,16 +126,19 @@ pub(in crate::cluster) async fn plan_of_spec(
     state: &ClusterState,
     folder: &Path,
     spec: &Spec,
-    starts_head: bool,
+    starts_head: impl Future<Output = Result<bool>>,
 ) -> Result<Vec<String>> {
     let history = History::read(folder)?;
     if spec.serve.is_empty() && history.of_spec().is_empty() {
         return Ok(Vec::new());
     }
-    let wanted = wanted(spec).await?;
+    let mut wanted = wanted(settings, spec).await?;
+    for one in wanted.values_mut().filter(|one| !one.secrets.is_empty()) {
+        one.set_secrets(id_of_values(folder, &one.secrets)?);
+    }
     // What cannot be asked does not serve.
     let serving = match access(&settings.paths, state) {
-        Ok(_) if !starts_head => Open::of(settings, state, folder).await?.client.serving().await?,
+        Ok(_) if !starts_head.await? => Open::of(settings, state, folder).await?.client.serving().await?,
         _ => Serving::default(),
     };
     let mut all = Vec::new();
@@ -142,15 +162,16 @@ fn gone(history: &History, serving: &Serving, wanted: &BTreeMap<String, Wanted>)
 }
 
 /// The applications of a spec by their names, with their folders packed.
-async fn wanted(spec: &Spec) -> Result<BTreeMap<String, Wanted>> {
+async fn wanted(settings: &Settings, spec: &Spec) -> Result<BTreeMap<String, Wanted>> {
     let mut all = BTreeMap::new();
     for application in &spec.serve {
-        all.insert(application.name.clone(), wanted_one(application).await?);
+        all.insert(application.name.clone(), wanted_one(settings, application).await?);
     }
     Ok(all)
 }
 
-async fn wanted_one(spec: &ServeSpec) -> Result<Wanted> {
+async fn wanted_one(settings: &Settings, spec: &ServeSpec) -> Result<Wanted> {
+    let secrets = values_of(settings, spec)?;
     let mut environment = RuntimeEnv::default();
     environment.add_packages(&spec.pip)?;
     for (name, value) in &spec.env {
@@ -177,7 +198,7 @@ async fn wanted_one(spec: &ServeSpec) -> Result<Wanted> {
     if !spec.deployments.is_empty() {
         application = application.with("deployments", json!(spec.deployments));
     }
-    Ok(Wanted { configuration: application.into_configuration(), package })
+    Ok(Wanted { configuration: application.into_configuration(), package, secrets })
 }
 
 /// Checks each application of a spec.

@@ -12,9 +12,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{History, Served};
+use crate::cluster::settings::Settings;
 use crate::error::{Doing as _, ErrorKind, Result};
 use crate::host::SECRETS;
 use crate::ray::{ApplicationStatus, Serving};
+use crate::spec::{ServeSpec, Spec};
 use crate::util::fs::{RECORD_LIMIT, read_text_within, write_atomic};
 use crate::util::{digest, random};
 
@@ -45,12 +47,7 @@ impl Served<'_> {
     /// When a host cannot be written.
     pub async fn give_secrets(&self, values: &SecretValues) -> Result<String> {
         let mut record = Record::read(self.folder)?;
-        let texts: BTreeMap<&str, &str> =
-            values.iter().map(|(variable, (_, value))| (variable.as_str(), value.expose_secret())).collect();
-        let text = serde_json::to_string(&texts).doing(ErrorKind::Internal, || "write the secrets".to_owned())?;
-        let text = SecretString::from(text);
-        let whole = digest::whole(format!("{} {}", record.key, text.expose_secret()).as_bytes());
-        let id = whole[..ID_LENGTH].to_owned();
+        let (id, text) = record.set_of(values)?;
         let names = values.iter().map(|(variable, (name, _))| (variable.clone(), name.clone())).collect();
         record.sets.insert(id.clone(), names);
         record.there.insert(id.clone());
@@ -89,6 +86,29 @@ impl Served<'_> {
     }
 }
 
+/// The secrets of an application of a spec.
+///
+/// # Errors
+/// If one is not stored.
+pub(super) fn values_of(settings: &Settings, application: &ServeSpec) -> Result<SecretValues> {
+    let vault = settings.vault();
+    let names = application.secrets().into_iter();
+    names.map(|(variable, name)| vault.secret(&name).map(|value| (variable, (name, value)))).collect()
+}
+
+/// Checks that all secrets of a spec's applications are stored.
+///
+/// # Errors
+/// If one is not.
+pub(in crate::cluster) fn check_secrets_of_spec(settings: &Settings, spec: &Spec) -> Result<()> {
+    spec.serve.iter().try_for_each(|application| values_of(settings, application).map(drop))
+}
+
+/// The id of these secrets, without putting them anywhere; before any were given, one that nothing has.
+pub(super) fn id_of_values(folder: &Path, values: &SecretValues) -> Result<String> {
+    Record::read(folder)?.set_of(values).map(|(id, _)| id)
+}
+
 /// The ids that applications use: where the new configuration of one does not serve, its old one may, with its secrets.
 fn used(serving: &Serving, history: &History) -> BTreeSet<String> {
     let mut used = BTreeSet::new();
@@ -111,6 +131,16 @@ fn path(folder: &Path) -> std::path::PathBuf {
 }
 
 impl Record {
+    /// The id of a set, and the text of its file.
+    fn set_of(&self, values: &SecretValues) -> Result<(String, SecretString)> {
+        let texts: BTreeMap<&str, &str> =
+            values.iter().map(|(variable, (_, value))| (variable.as_str(), value.expose_secret())).collect();
+        let text = serde_json::to_string(&texts).doing(ErrorKind::Internal, || "write the secrets".to_owned())?;
+        let text = SecretString::from(text);
+        let whole = digest::whole(format!("{} {}", self.key, text.expose_secret()).as_bytes());
+        Ok((whole[..ID_LENGTH].to_owned(), text))
+    }
+
     fn read(folder: &Path) -> Result<Self> {
         let doing = || "read which applications have secrets".to_owned();
         match read_text_within(&path(folder), RECORD_LIMIT) {

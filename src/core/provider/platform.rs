@@ -117,6 +117,15 @@ pub struct Site {
     pub user: String,
 }
 
+/// What an update would change, and do to nodes that run.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Consequences {
+    /// In words: which nodes restart, and why.
+    pub lines: Vec<String>,
+    /// The head is one of them.
+    pub restarts_head: bool,
+}
+
 /// One node of a cluster, as the platform runs it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Member {
@@ -213,11 +222,11 @@ pub trait Platform: Send + Sync {
     /// - May be called again.
     async fn update(&self, tag: &Tag, request: &ResourceRequest, id: &str) -> Result<()>;
 
-    /// What [`Self::update`] would change, and do to nodes that run, in words: which restart, and why. Changes nothing.
+    /// What [`Self::update`] would change, and do to nodes that run. Changes nothing.
     ///
     /// # Errors
     /// Those of [`Self::update`], as far as they can be known before.
-    async fn consequences(&self, tag: &Tag, request: &ResourceRequest, id: &str) -> Result<Vec<String>>;
+    async fn consequences(&self, tag: &Tag, request: &ResourceRequest, id: &str) -> Result<Consequences>;
 
     /// The nodes of a cluster, the head first. Read-only.
     async fn members(&self, scope: &Scope) -> Result<Vec<Member>>;

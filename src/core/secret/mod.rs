@@ -6,6 +6,7 @@ mod certificate;
 mod cluster;
 mod keyring;
 mod marks;
+mod stored;
 mod vault;
 
 use std::path::{Path, PathBuf};

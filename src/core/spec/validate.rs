@@ -120,7 +120,6 @@ fn provider(spec: &Spec, lookup: Lookup<'_>, problems: &mut Vec<Problem>) {
     };
     let capability = factory.capability();
     workers::limits(spec, capability.kind, problems);
-    serve::only_native(spec, capability.kind, problems);
     if spec.has_existing_prometheus() && capability.kind == ProviderKind::Host {
         problems.push(
             Problem::new("services.prometheus", "`existing` is for clusters on a platform, which has one")

@@ -19,9 +19,42 @@ pub fn fault(name: &str, value: &str) -> Option<String> {
     })
 }
 
+/// The name of a variable that every shell and program can read.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn name(text: &str) -> Result<String, String> {
+    let is_letter = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    let begins = text.starts_with(|letter: char| letter.is_ascii_alphabetic() || letter == '_');
+    if begins && text.len() <= 128 && text.chars().all(is_letter) {
+        return Ok(text.to_owned());
+    }
+    Err("a name has letters, digits and `_`, and begins with no digit".to_owned())
+}
+
+/// Reads `NAME` or `NAME=VARIABLE`: the name of a stored secret, and the variable that it becomes.
+///
+/// # Errors
+/// As for [`name`].
+pub fn secret(text: &str) -> Result<(String, String), String> {
+    let (stored, variable) = text.split_once('=').unwrap_or((text, text));
+    Ok((name(stored)?, name(variable)?))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_secret_has_a_name_and_may_become_another_variable() {
+        for text in ["HF_TOKEN", "_x", "a1"] {
+            assert_eq!(secret(text), Ok((text.to_owned(), text.to_owned())));
+        }
+        assert_eq!(secret("HF_TOKEN=TOKEN"), Ok(("HF_TOKEN".to_owned(), "TOKEN".to_owned())));
+        for text in ["", "1a", "a-b", "a b", "\u{e9}", "A=", "=A", "A=1", "A=B=C"] {
+            assert!(secret(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn what_a_process_cannot_be_started_with_is_said() {

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cli::app::App;
 use crate::cli::command_error::usage;
-use crate::cli::commands::secret::{value, variable};
+use crate::cli::commands::login::vault;
 use crate::cli::target::Target;
 use crate::error::{Doing as _, ErrorKind, Result};
 use crate::host::SECRETS;
@@ -22,12 +22,6 @@ use crate::util::random;
 
 /// How long after the delivery Ray may not know the job yet.
 const SUBMITTED_WITHIN: i64 = 10 * 60;
-
-/// Parses `NAME` or `NAME=ENV_NAME`.
-pub(in crate::cli::commands) fn secret(text: &str) -> std::result::Result<(String, String), String> {
-    let (name, as_name) = text.split_once('=').unwrap_or((text, text));
-    Ok((variable(name)?, variable(as_name)?))
-}
 
 /// The secrets of a job, by the variable that the job gets.
 #[derive(Debug, Default)]
@@ -44,7 +38,7 @@ impl JobSecrets {
             if environment.has_variable(variable) || secrets.contains_key(variable) {
                 return Err(usage("submit the job", format!("the variable {variable} is set twice")));
             }
-            secrets.insert(variable.clone(), value(app, name)?);
+            secrets.insert(variable.clone(), vault(app).secret(name)?);
         }
         Ok(Self(secrets))
     }
@@ -139,17 +133,5 @@ impl Record {
         let doing = || "write which jobs have secrets".to_owned();
         let text = serde_json::to_vec(self).doing(ErrorKind::Internal, doing)?;
         write_atomic(&Self::path(target), &text, 0o600).doing(ErrorKind::State, doing)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::secret;
-
-    #[test]
-    fn a_secret_may_get_another_variable() {
-        assert_eq!(secret("HF_TOKEN"), Ok(("HF_TOKEN".to_owned(), "HF_TOKEN".to_owned())));
-        assert_eq!(secret("MINE=HF_TOKEN"), Ok(("MINE".to_owned(), "HF_TOKEN".to_owned())));
-        assert!(secret("A=").is_err() && secret("A=1").is_err() && secret("=A").is_err());
     }
 }

@@ -9,7 +9,7 @@ use tokio::signal::unix::Signal;
 
 use super::follow::{End, Options, detached, follow, pressed};
 use super::ray_flags::{Refused, amount, pair, resources, texts};
-use super::secrets::{JobSecrets, secret, sweep};
+use super::secrets::{JobSecrets, sweep};
 use super::show::{as_json, last_sentence};
 use super::upload::{Packed, pack, upload};
 use crate::cli::app::App;
@@ -20,7 +20,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ray::{self, Client, Job, Module, RuntimeEnv, SubmitRequest, WorkingDir};
 use crate::spec::Memory;
 use crate::util::fence::Fence;
-use crate::util::random;
+use crate::util::{random, variable};
 
 /// The arguments of `job submit`.
 #[derive(Debug, clap::Args)]
@@ -76,7 +76,7 @@ pub(crate) struct JobArgs {
     env: Vec<(String, String)>,
     /// A value stored by `gpucl secret set`, as an environment variable of the job, its tasks and actors; Ray stores
     /// only a random id; repeatable
-    #[arg(long, value_name = "NAME[=ENV_NAME]", value_parser = secret)]
+    #[arg(long, value_name = "NAME[=ENV_NAME]", value_parser = variable::secret)]
     secret: Vec<(String, String)>,
     /// Metadata of the job; repeatable
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]

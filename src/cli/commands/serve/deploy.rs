@@ -11,16 +11,15 @@ use crate::cli::app::App;
 use crate::cli::command_error::usage;
 use crate::cli::commands::job::cluster_flag;
 use crate::cli::commands::job::ray_flags::pair;
-use crate::cli::commands::job::secrets::secret;
 use crate::cli::commands::job::upload::{Packed, pack, upload};
-use crate::cli::commands::secret::value;
+use crate::cli::commands::login::vault;
 use crate::cli::exit_code;
 use crate::cluster::serve::{Brought, SecretValues, Served};
 use crate::error::{Error, ErrorKind, Result};
 use crate::host::SECRETS;
 use crate::ray::{DEFAULT_APPLICATION, RuntimeEnv, ServeApplication, ServeFile, WorkingDir, is_import_path};
 use crate::util::fence::Fence;
-use crate::util::human;
+use crate::util::{human, variable};
 
 /// The arguments of `serve deploy`.
 #[derive(Debug, clap::Args)]
@@ -48,7 +47,7 @@ pub(crate) struct Args {
     env: Vec<(String, String)>,
     /// A value stored by `gpucl secret set`, as an environment variable of the application; Ray stores only a random id;
     /// repeatable
-    #[arg(long, value_name = "NAME[=ENV_NAME]", value_parser = secret)]
+    #[arg(long, value_name = "NAME[=ENV_NAME]", value_parser = variable::secret)]
     secret: Vec<(String, String)>,
     /// How many seconds it may take until the application serves
     #[arg(long, value_name = "SECONDS", default_value_t = 600)]
@@ -150,7 +149,7 @@ async fn upload_parts(app: &App, served: &Served<'_>, environment: &mut RuntimeE
 pub(super) fn values<'a>(app: &App, wanted: impl Iterator<Item = (&'a String, &'a String)>) -> Result<SecretValues> {
     let mut values = SecretValues::new();
     for (name, variable) in wanted {
-        if values.insert(variable.clone(), (name.clone(), value(app, name)?)).is_some() {
+        if values.insert(variable.clone(), (name.clone(), vault(app).secret(name)?)).is_some() {
             return Err(usage("deploy", format!("the variable {variable} is set twice")));
         }
     }

@@ -167,6 +167,7 @@ fn servers_and_privileges_are_named() {
             Class::Sends,
             "services.mlflow.external",
         ),
+        ("serve: [{import_path: 'a:b', secrets: [HF_TOKEN]}]".to_owned(), Class::Sends, "serve[0].secrets"),
         ("services: {mlflow: {external: {uri: 'https://m'}}}".to_owned(), Class::Sends, "services.mlflow.external"),
     ] {
         assert_eq!(bench.places("mine", &spec), [(class, place.to_owned())], "{spec}");

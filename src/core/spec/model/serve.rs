@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::ray::DEFAULT_APPLICATION;
+use crate::util::variable;
 
 /// An application of Ray Serve.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
@@ -38,6 +39,12 @@ pub struct ServeSpec {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("asks" = {"rule": "environment"}))]
     pub env: BTreeMap<String, String>,
+    /// Secrets that its replicas have as environment variables, by the names that `gpucl secret set` stored them under:
+    /// `NAME`, or `NAME=VARIABLE`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32))]
+    #[schemars(extend("asks" = {"class": "sends", "says": "your secrets {}, to an application"}))]
+    pub secrets: Vec<String>,
     /// What its builder is called with, where the variable is a function.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     #[schemars(extend("asks" = {"class": "runs", "says": "with the arguments {}", "on": "here"}))]
@@ -105,6 +112,14 @@ pub struct ServeAnswer {
 impl Default for ServeAnswer {
     fn default() -> Self {
         Self { status: 200, body: None }
+    }
+}
+
+impl ServeSpec {
+    /// The names of its secrets, by the variables that they become; validation refuses what is neither.
+    pub fn secrets(&self) -> BTreeMap<String, String> {
+        let pairs = self.secrets.iter().filter_map(|text| variable::secret(text).ok());
+        pairs.map(|(name, variable)| (variable, name)).collect()
     }
 }
 

@@ -1,7 +1,6 @@
 //! Semantic validation of `serve`.
 
 use super::setup::package;
-use crate::provider::{ProviderKind, Runtime};
 use crate::ray::is_import_path;
 use crate::spec::Spec;
 use crate::spec::place::{Problem, item, join};
@@ -52,6 +51,23 @@ pub(super) fn serve(spec: &Spec, problems: &mut Vec<Problem>) {
                 problems.push(Problem::new(path, fault));
             }
         }
+        for (index, text) in application.secrets.iter().enumerate() {
+            let path = item(&join(&path, "secrets"), index);
+            let mut earlier = application.secrets[..index].iter().filter_map(|text| variable::secret(text).ok());
+            match variable::secret(text) {
+                Err(why) => {
+                    let problem = Problem::new(path, format!("`{text}` is not NAME or NAME=VARIABLE: {why}"));
+                    problems.push(problem.note("for example: HF_TOKEN"));
+                }
+                Ok((_, name)) if is_our_variable(&name) => {
+                    problems.push(Problem::new(path, format!("the variable {name} is set by gpucl itself")));
+                }
+                Ok((_, name)) if application.env.contains_key(&name) || earlier.any(|(_, one)| one == name) => {
+                    problems.push(Problem::new(path, format!("the variable {name} is set twice")));
+                }
+                Ok(_) => {}
+            }
+        }
         for (index, options) in application.deployments.iter().enumerate() {
             if !options.get("name").is_some_and(serde_json::Value::is_string) {
                 let path = item(&join(&path, "deployments"), index);
@@ -71,17 +87,6 @@ pub(super) fn serve(spec: &Spec, problems: &mut Vec<Problem>) {
             }
         }
     }
-}
-
-/// Refuses them where nodes are not processes of hosts.
-pub(super) fn only_native(spec: &Spec, kind: ProviderKind, problems: &mut Vec<Problem>) {
-    if spec.serve.is_empty() || (spec.runtime == Runtime::Native && kind == ProviderKind::Host) {
-        return;
-    }
-    problems.push(
-        Problem::of_key("serve", "requires nodes that are processes of hosts")
-            .note("leave it out, or set `runtime: native` on a provider of hosts"),
-    );
 }
 
 #[cfg(test)]
@@ -107,6 +112,12 @@ mod tests {
             ["serve[0].name", "serve[0].route_prefix"]
         );
         assert_eq!(places("[{import_path: 'a:b', pip: [./x], env: {GPUCL_SERVE: '0'}}]").len(), 2);
+        let secrets = |secrets: &str| places(&format!("[{{import_path: 'a:b', env: {{A: b}}, secrets: {secrets}}}]"));
+        assert_eq!(secrets("[HF_TOKEN, HF_TOKEN=TOKEN, B]"), [""; 0]);
+        assert_eq!(
+            secrets("[a-b, B=A, C, D=C, E=GPUCL_SERVE]"),
+            [0, 1, 3, 4].map(|at| format!("serve[0].secrets[{at}]"))
+        );
         assert_eq!(places("[{import_path: 'a:b', deployments: [{num_replicas: 2}]}]"), ["serve[0].deployments[0]"]);
         assert_eq!(places("[{import_path: 'a:b', request: {path: x}}]"), ["serve[0].request.path"]);
     }
