@@ -28,16 +28,16 @@ fn no_document_installs_gpucl_by_a_name_on_an_index() {
 }
 
 #[test]
-fn the_readme_names_the_files_as_they_are_made() {
+fn documents_name_the_files_as_they_are_made() {
     let version = env!("CARGO_PKG_VERSION");
-    let readme = read("README.md");
-    for name in [
-        format!("./gpucl-{version}-py3-none-manylinux_2_17_x86_64.manylinux2014_x86_64.whl"),
-        format!("./gpucl_{version}_amd64.deb"),
-        format!("gpucl-{version}-x86_64-unknown-linux-gnu.tar.gz"),
-    ] {
-        assert!(readme.contains(&name), "{name}");
+    let wheel = format!("./gpucl-{version}-py3-none-manylinux_2_17_x86_64.manylinux2014_x86_64.whl");
+    let deb = format!("./gpucl_{version}_amd64.deb");
+    let tarball = format!("gpucl-{version}-x86_64-unknown-linux-gnu.tar.gz");
+    let (readme, guide) = (read("README.md"), read("docs/guides/install.md"));
+    for name in [&wheel, &deb] {
+        assert!(readme.contains(name) && guide.contains(name), "{name}");
     }
+    assert!(guide.contains(&tarball), "{tarball}");
     // The folder that builds them is not where they are.
     assert!(read("packaging/build").contains("to=$root/target/packages"));
 }
