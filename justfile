@@ -34,6 +34,14 @@ hostile *options:
     cargo build --release
     testbed/hostile/run target/release/gpucl {{ options }}
 
+# what a release consists of, from the last commit, into target/packages: wheel, .deb, tarball, SBOM, checksums (ten minutes)
+dist *options:
+    packaging/build {{ options }}
+
+# the packages as users get them, on bare Debian and Ubuntu systems: installed, a cluster up and down, removed (root; minutes)
+packages *options:
+    testbed/packages/run {{ options }}
+
 # the testbed of SSH hosts, as containers on this machine (root; minutes the first time, seconds later)
 testbed-up:
     testbed/hosts/up

@@ -2,6 +2,7 @@
 
 mod console;
 mod lines;
+mod packages;
 mod reference;
 mod security;
 mod specs;

@@ -101,6 +101,9 @@ pub(crate) enum Command {
     /// List the templates, or copy one to modify it
     #[command(subcommand)]
     Template(commands::template::Command),
+    /// List the built-in examples, or copy one into a folder of yours
+    #[command(subcommand)]
+    Example(commands::example::Command),
     /// Print the JSON Schema of a spec
     Schema(commands::schema::Args),
     /// Print completions for a shell
@@ -157,6 +160,7 @@ impl Command {
             Self::Login(args) => commands::login::run(app, args).await,
             Self::Logout(args) => commands::login::logout(app, &args),
             Self::Template(command) => commands::template::run(app, command).await,
+            Self::Example(command) => commands::example::run(app, command).await,
             Self::Schema(args) => commands::schema::run(app, args).await,
             Self::Completions(args) => commands::completions::run(app, args, self::command()).await,
             Self::Man(args) => commands::man::run(app, args, self::command()).await,

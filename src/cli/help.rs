@@ -29,7 +29,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ),
     ("Capacity and leases", &["offers", "calendar", "lease", "gc"]),
     ("Accounts and this machine", &["login", "logout", "provider", "doctor", "owner", "sandbox"]),
-    ("Files and shells", &["render", "template", "schema", "completions", "man"]),
+    ("Files and shells", &["example", "render", "template", "schema", "completions", "man"]),
 ];
 
 /// An example of each command, without the leading `gpucl`.
@@ -97,6 +97,8 @@ const EXAMPLES: &[&str] = &[
     "owner new",
     "sandbox chameleon",
     "sandbox lambda",
+    "example list",
+    "example copy serve",
     "template list",
     "template eject ray-compose",
     "schema",

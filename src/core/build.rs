@@ -1,5 +1,5 @@
-//! Embeds `playbooks/` and `templates/`: adding one of them takes a new file and no other edit. Both are links here, so
-//! that a package of this crate contains what they lead to.
+//! Embeds `playbooks/`, `templates/` and `examples/`: adding one of them takes a new file and no other edit. They are
+//! links here, so that a package of this crate contains what they lead to.
 
 #![expect(
     clippy::disallowed_methods,
@@ -15,10 +15,10 @@ fn main() -> std::io::Result<()> {
     std::fs::write(out.join("embedded.rs"), embedded(&root)?)
 }
 
-/// Every file under `playbooks/` and `templates/`, by its path relative to the project root.
+/// Every file under these folders, by its path relative to the project root.
 fn embedded(root: &Path) -> std::io::Result<String> {
     let mut files = Vec::new();
-    for folder in ["playbooks", "templates"] {
+    for folder in ["examples", "playbooks", "templates"] {
         walk(&root.join(folder), &mut files)?;
     }
     files.sort();
@@ -38,8 +38,8 @@ fn walk(folder: &Path, files: &mut Vec<PathBuf>) -> std::io::Result<()> {
     println!("cargo::rerun-if-changed={}", folder.display());
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
-        if path.is_dir() && path.ends_with("tests") {
-            // A template's tests are not part of it.
+        if path.is_dir() && (path.ends_with("tests") || path.ends_with("__pycache__")) {
+            // A template's tests are not part of it, nor is what Python leaves behind where an example was run.
             continue;
         }
         if path.is_dir() {

@@ -4,6 +4,7 @@ mod children;
 mod completions;
 mod consent;
 mod escapes;
+mod example;
 mod login;
 mod machines;
 mod messages;

@@ -69,7 +69,9 @@ fn every_command_in_help_texts_is_valid() {
 fn every_command_in_templates_playbooks_and_scripts_is_valid() {
     let mut lines = Vec::new();
     let kinds = ["sh", "yaml", "yml", "tera", "py", ""];
-    for path in files(&["src", "providers", "playbooks", "templates", "examples", "testbed", "justfile"], &kinds) {
+    for path in
+        files(&["src", "providers", "playbooks", "templates", "examples", "testbed", "packaging", "justfile"], &kinds)
+    {
         let Ok(text) = std::fs::read_to_string(&path) else { continue };
         for (number, line) in (1..).zip(text.lines()) {
             lines.extend(in_text(&format!("{}:{number}", shown(&path)), line));

@@ -98,6 +98,7 @@ fn no_old_word_is_in_the_code_or_the_documents() {
         "sandbox",
         "tests",
         "testbed",
+        "packaging",
         "templates",
         "playbooks",
         "docs",

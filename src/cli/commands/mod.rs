@@ -9,6 +9,7 @@ pub(crate) mod doctor;
 pub(crate) mod down;
 pub(crate) mod drill;
 pub(crate) mod env;
+pub(crate) mod example;
 pub(crate) mod exec;
 pub(crate) mod gc;
 pub(crate) mod job;

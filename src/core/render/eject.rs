@@ -46,28 +46,40 @@ pub fn eject(name: &str, goal: &Goal) -> Result<Vec<PathBuf>> {
     let prefix = format!("templates/{name}/");
     let files: Vec<(&Path, &[u8])> = Library::built_in(&prefix).map(|(path, bytes)| (Path::new(path), bytes)).collect();
     if files.is_empty() {
-        let known: Vec<&str> = {
+        let names: Vec<&str> = {
             let mut names: Vec<&str> =
                 Library::built_in("templates/").filter_map(|(path, _)| path.split('/').nth(1)).collect();
             names.dedup();
             names
         };
         let error = Error::new(ErrorKind::NotFound, doing()).because("no built-in template has that name");
-        return Err(match nearest(name, known.iter().copied()) {
-            Some(near) => error.hint(format!("did you mean `{near}`?")),
-            None => error.hint(format!("there are: {}", known.join(", "))),
-        });
+        return Err(known(error, name, &names));
     }
+    write(&files, goal, doing, "to compare, copy it to another folder with --to")
+}
+
+/// Adds what there is instead of a name: the nearest, else all.
+pub(super) fn known(error: Error, name: &str, names: &[&str]) -> Error {
+    match nearest(name, names.iter().copied()) {
+        Some(near) => error.hint(format!("did you mean `{near}`?")),
+        None => error.hint(format!("there are: {}", names.join(", "))),
+    }
+}
+
+/// Writes built-in files, none of which may exist yet; returns their paths.
+pub(super) fn write(
+    files: &[(&Path, &[u8])],
+    goal: &Goal,
+    doing: impl Fn() -> String + Copy,
+    otherwise: &str,
+) -> Result<Vec<PathBuf>> {
     let folder = goal.open(files.iter().map(|(path, _)| *path), Existing::Refused).doing(ErrorKind::State, doing);
-    let folder = folder.map_err(|error| {
-        error
-            .because("nothing was written: what is there may have your changes")
-            .hint("to compare, copy it to another folder with --to")
-    })?;
-    for (path, bytes) in &files {
+    let folder = folder
+        .map_err(|error| error.because("nothing was written: what is there may have your changes").hint(otherwise))?;
+    for (path, bytes) in files {
         folder.write(path, bytes).doing(ErrorKind::State, doing)?;
     }
-    Ok(files.into_iter().map(|(path, _)| folder.path().join(path)).collect())
+    Ok(files.iter().map(|(path, _)| folder.path().join(path)).collect())
 }
 
 #[cfg(test)]
