@@ -29,11 +29,7 @@ pub(crate) use http::{ask, get};
 pub(crate) use leftovers::{SharedFolders, short_folders};
 pub(crate) use nodes::{nodes, port_blocks, ray_session};
 pub(crate) use pages::{a_run_is_seen_in_a_browser, dashboard_lists_nodes_in_a_browser, dashboard_wants_its_token};
-<<<<<<< HEAD
-pub(crate) use serving::{Served, an_application_answers};
-=======
-pub(crate) use serving::{an_application_answers, application_of_spec, write_application_of_spec};
->>>>>>> h-serve
+pub(crate) use serving::{Served, an_application_answers, application_of_spec, write_application_of_spec};
 pub(crate) use times::skipped;
 pub(crate) use wait::{interrupt, until, until_or};
 
