@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::spec::spec;
 use super::testbed::{TestHost, testbed};
-use crate::scenario::story::{bring_example, told};
+use crate::scenario::story::{bring_example, run_story};
 use crate::support::blocks::{Shown, answers};
 use crate::support::{TestEnv, tagged_processes, turn};
 
@@ -36,7 +36,7 @@ fn the_story_is_true_in_containers_and_its_models_serve_in_another_cluster() {
         println!("{:5.1} s  {command}", started.elapsed().as_secs_f64());
         printed
     };
-    let [first, second, _] = told(&env, |_| assert!(run("gpucl mlflow export models").contains("2 versions")));
+    let [first, second, _] = run_story(&env, |_| assert!(run("gpucl mlflow export models").contains("2 versions")));
     assert_ne!(first["predictions"], second["predictions"]);
     assert_eq!(host.sh("docker ps -aq").trim(), "");
 

@@ -17,7 +17,7 @@ fn a_model_is_trained_registered_served_and_rolled_back_as_the_guide_says() {
     let env = TestEnv::with_shared_ray();
     bring_program_alone(&env);
     bring_example(&env);
-    let served = told(&env, |_| {});
+    let served = run_story(&env, |_| {});
     assert_ne!(served[0]["predictions"], served[2]["predictions"]);
     assert_eq!(tagged_processes(&env), []);
 }
@@ -31,7 +31,7 @@ pub(crate) fn bring_example(env: &TestEnv) {
 }
 
 /// Runs the story's commands; returns what versions 1, 2, and 1 again predicted. `at_the_end` is before the cluster goes.
-pub(crate) fn told(env: &TestEnv, at_the_end: impl FnOnce(&TestEnv)) -> [Value; 3] {
+pub(crate) fn run_story(env: &TestEnv, at_the_end: impl FnOnce(&TestEnv)) -> [Value; 3] {
     let story = GUIDE.split("\n## ").find(|part| part.starts_with("Train, register, serve, roll back\n")).unwrap();
     let commands = shown(story);
     assert!(commands.len() >= 14, "{commands:?}");
