@@ -30,7 +30,7 @@ fn no_document_installs_gpucl_by_a_name_on_an_index() {
 #[test]
 fn documents_name_the_files_as_they_are_made() {
     let version = env!("CARGO_PKG_VERSION");
-    let wheel = format!("./gpucl-{version}-py3-none-manylinux_2_17_x86_64.manylinux2014_x86_64.whl");
+    let wheel = format!("./gpucl-{version}-py3-none-manylinux2014_x86_64.manylinux_2_17_x86_64.whl");
     let deb = format!("./gpucl_{version}_amd64.deb");
     let tarball = format!("gpucl-{version}-x86_64-unknown-linux-gnu.tar.gz");
     let (readme, guide) = (read("README.md"), read("docs/guides/install.md"));

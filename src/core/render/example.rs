@@ -40,7 +40,7 @@ pub fn examples() -> Vec<Example> {
         });
         found[at].files += 1;
         // A folder's README, or the spec that is the whole example.
-        if path == Path::new("README.md") || path.with_extension("") == Path::new(name) {
+        if path == Path::new("README.md") || path == Path::new(&format!("{name}.yaml")) {
             found[at].summary = summary(name, &String::from_utf8_lossy(bytes));
         }
     }
