@@ -123,6 +123,10 @@ serve-load seconds="300":
     ray=$(ls -d ${XDG_CACHE_HOME:-$HOME/.cache}/gpucl/environments/ray-*/bin/ray | head -1); \
         python3 -B benches/serve_faults.py bare $ray {{ seconds }}
 
+# what can go wrong with Serve and MLflow, on clusters of this machine (root, to fill a file system; five minutes)
+serve-troubles:
+    cargo test --test main -- --ignored --nocapture --test-threads=2 scenario::serve_trouble scenario::mlflow_trouble
+
 # the guide's story of training and serving in containers over SSH; then its models are taken to a cluster on this machine
 serve-story: testbed-up
     cargo test --test main -- --ignored --nocapture hosts::story

@@ -76,7 +76,7 @@ fn job(env: &TestEnv, code: &str, more: &[&str]) -> crate::support::Outcome {
 }
 
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just serve-troubles"]
 fn trouble_with_mlflow_is_said_and_nothing_logged_is_lost() {
     let _turn = turn();
     let env = TestEnv::with_shared_ray();

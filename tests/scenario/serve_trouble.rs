@@ -27,7 +27,7 @@ fn replicas(env: &TestEnv) -> Vec<u64> {
 }
 
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just serve-troubles"]
 fn an_application_outlives_a_rollback_and_a_replica_and_comes_back_after_the_head() {
     let _turn = turn();
     let env = TestEnv::with_shared_ray();
