@@ -11,7 +11,7 @@ const APP: &str = "
 import os
 from ray import serve
 
-@serve.deployment(num_replicas=2, ray_actor_options={'num_cpus': 0.1})
+@serve.deployment(num_replicas=2, max_replicas_per_node=1, ray_actor_options={'num_cpus': 0.1})
 class Food:
     async def __call__(self, request):
         return 'version ' + os.environ['VERSION']
@@ -24,6 +24,23 @@ fn replicas(env: &TestEnv) -> Vec<u64> {
     let status = env.run(&["serve", "status", "--output", "json"]).exits(0).json();
     let all = status[0]["deployments"][0]["replicas"].as_array().into_iter().flatten();
     all.filter(|replica| replica["state"] == "RUNNING").map(|replica| replica["pid"].as_u64().unwrap()).collect()
+}
+
+/// Does this while 20 requests a second are sent, every second one on a connection that was kept open from before; how many
+/// of them are lost.
+fn under_load<T>(way: &Served, does: impl FnOnce() -> T) -> (T, u32) {
+    let load = Command::new("python3")
+        .args(["-B", concat!(env!("CARGO_MANIFEST_DIR"), "/benches/serve_load.py"), &way.url])
+        .args(["--key", &way.key, "--rate", "20", "--seconds", "20"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    until("the load is there", 10, || (way.ask().0 == 200).then_some(()));
+    let done = does();
+    let load = String::from_utf8(load.wait_with_output().unwrap().stdout).unwrap();
+    println!("{load}");
+    let lost = load.split("400 requests, ").nth(1).and_then(|rest| rest.split_once(" lost")).unwrap().0;
+    (done, lost.parse().unwrap())
 }
 
 #[test]
@@ -43,19 +60,10 @@ fn an_application_outlives_a_rollback_and_a_replica_and_comes_back_after_the_hea
     let way = Served::open(&env, "hurt");
     assert_eq!(way.ask(), (200, "version 2".to_owned()));
 
-    // Every second request has a connection that was kept open since version 2.
-    let load = Command::new("python3")
-        .args(["-B", concat!(env!("CARGO_MANIFEST_DIR"), "/benches/serve_load.py"), &way.url])
-        .args(["--key", &way.key, "--rate", "20", "--seconds", "20"])
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    until("the load is there", 10, || (way.ask().0 == 200).then_some(()));
-    env.run(&["serve", "rollback"]).exits(0).prints("default serves");
-    assert_eq!(way.ask().1, "version 1");
-    let load = String::from_utf8(load.wait_with_output().unwrap().stdout).unwrap();
-    println!("{load}");
-    assert!(load.contains("400 requests, 0 lost"), "{load}");
+    let (_, lost) = under_load(&way, || {
+        env.run(&["serve", "rollback"]).exits(0).prints("default serves");
+    });
+    assert_eq!((way.ask().1.as_str(), lost), ("version 1", 0));
 
     let before = replicas(&env);
     let dead = before[0];
@@ -67,6 +75,16 @@ fn an_application_outlives_a_rollback_and_a_replica_and_comes_back_after_the_hea
         let now = replicas(&env);
         (now.len() == 2 && !now.contains(&dead)).then_some(())
     });
+
+    // A node goes, with the replica on it, and comes back.
+    let (node, lost) = under_load(&way, || {
+        let status = env.run(&["serve", "status", "--output", "json"]).exits(0).json();
+        let node = status[0]["deployments"][0]["replicas"][0]["node"].as_str().unwrap().to_owned();
+        env.run(&["worker", "kill", &node]).exits(0);
+        node
+    });
+    assert!(lost < 40, "what was not in flight at {node} was lost, too: {lost}");
+    until("two replicas are there again", 90, || (replicas(&env).len() == 2).then_some(()));
 
     // With the head goes Serve, and what was uploaded: a rollback uploads it again.
     let gcs = tagged_processes(&env).into_iter().find(|(_, command)| command.contains("gcs_server")).unwrap().0;
