@@ -11,7 +11,7 @@ pub(super) struct Reply {
 }
 
 pub(super) fn http() -> reqwest::Client {
-    crate::util::http::client().no_proxy().build().unwrap()
+    crate::util::http::loopback_client().build().unwrap()
 }
 
 /// Sends one request without retries; a null body means no body.

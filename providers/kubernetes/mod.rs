@@ -33,7 +33,9 @@ use serde_json::{Value, json};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::{Key, Owner, Scope, Tag};
-use crate::provider::platform::{ClusterRequest, Consequences, Duplex, LogOptions, Member, NodeGroup, Platform, Running};
+use crate::provider::platform::{
+    ClusterRequest, Consequences, Duplex, LogOptions, Member, NodeGroup, Platform, Running,
+};
 use crate::provider::{
     Acquired, Capability, Context, Factory, FieldError, HostPlace, HostRequest, LoginFile, Manifest, ObservedResource,
     Offer, Provider, ProviderKind, Recorder, ResourceRequest, Runtime, SiteFinding, USUAL_POLL, platform, settings,

@@ -1,5 +1,6 @@
 //! The command line itself, without a cluster.
 
+mod bare_machine;
 mod children;
 mod completions;
 mod consent;

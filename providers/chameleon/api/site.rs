@@ -194,7 +194,7 @@ fn client(credentials: &Credentials, keystone: &Url, idle: Option<Duration>) -> 
         }
         builder = builder.tls_certs_merge(certificates);
     }
-    builder.build().doing(ErrorKind::Internal, doing)
+    http::built(builder, doing)
 }
 
 impl fmt::Debug for Site {

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::failure::{Api, Failure, FailureKind, classify, is_page};
 use super::pace::{Pace, Turn};
-use crate::error::{Doing as _, Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::event::Bus;
 use crate::provider::kit::http::{self, Answer, Effect};
 use crate::provider::kit::{Call, Patience};
@@ -56,12 +56,11 @@ impl Account {
     /// Makes a client from Lambda's address, the key and the key's source; sends nothing yet.
     pub(crate) fn new(endpoint: &Url, key: SecretString, source: &str, pace: Pace, events: Bus) -> Result<Self> {
         let doing = || format!("prepare connections to {endpoint}");
-        let client = http::client(endpoint)
+        let builder = http::client(endpoint)
             // The server may close a kept connection just then, leaving it unknown whether a changing call was carried
             // out. At one call a second, a new connection for each costs little.
-            .pool_max_idle_per_host(0)
-            .build()
-            .doing(ErrorKind::Internal, doing)?;
+            .pool_max_idle_per_host(0);
+        let client = http::built(builder, doing)?;
         let inner = Inner {
             base: format!("{}/api/v1", endpoint.as_str().trim_end_matches('/')),
             place: place_of(endpoint),

@@ -93,7 +93,7 @@ async fn without_an_accept_header_it_says_500_and_acts() {
     let site = site().await;
     let url = format!("{}/reservation/v1/leases", site.sandbox.auth_url().strip_suffix("/identity/v3").unwrap());
     let asked = site.asked("liqid01", "now", &site.hour(1));
-    let request = crate::util::http::client().build().unwrap().post(url).header("accept", "").json(&asked);
+    let request = crate::util::http::loopback_client().build().unwrap().post(url).header("accept", "").json(&asked);
     let reply = request.header("x-auth-token", site.sandbox.token(User::Alice)).send().await.unwrap();
     assert_eq!((reply.status().as_u16(), reply.headers()["content-type"].to_str().unwrap()), (500, "text/plain"));
     assert!(reply.text().await.unwrap().ends_with("400 Bad Request: Content type '' isn't supported"));

@@ -59,7 +59,8 @@ async fn an_access_token_is_exchanged_for_a_scoped_token() {
     let site = site().await;
     let url = format!("{}/OS-FEDERATION/identity_providers/chameleon/protocols/openid/auth", site.sandbox.auth_url());
     let access = site.sandbox.access_token(User::Carol);
-    let reply = crate::util::http::client().build().unwrap().post(url).bearer_auth(access).send().await.unwrap();
+    let reply =
+        crate::util::http::loopback_client().build().unwrap().post(url).bearer_auth(access).send().await.unwrap();
     assert_eq!(reply.status(), 201);
     let unscoped = reply.headers()["x-subject-token"].to_str().unwrap().to_owned();
     assert_eq!(site.send(&unscoped, "GET", "/reservation/v1/leases", Value::Null).await.unwrap().status, 401);

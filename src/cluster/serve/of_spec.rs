@@ -241,7 +241,7 @@ async fn ask(way: &Way, served: &Served<'_>, prefix: &str, wanted: &ServeRequest
     let sent = format!("{} {}{}", wanted.method(), prefix.trim_end_matches('/'), wanted.path);
     let answer = async {
         let doing = || format!("ask {sent}");
-        let client = crate::util::http::client().no_proxy().build().doing(ErrorKind::Internal, doing)?;
+        let client = crate::util::http::built(crate::util::http::loopback_client(), doing)?;
         let method = wanted.method().parse().doing(ErrorKind::Internal, doing)?;
         let url = format!("{}{}{}", way.url, prefix.trim_end_matches('/'), wanted.path);
         let request = client.request(method, url).timeout(REQUEST_LIMIT).bearer_auth(served.key().expose_secret());

@@ -86,20 +86,18 @@ impl Server {
     /// # Errors
     /// If it is not a URL.
     pub fn new(url: &str, login: Login) -> Result<Self> {
-        let wrong = |why: &str| Error::new(ErrorKind::Usage, format!("use MLflow at {url}")).because(why);
+        let doing = || format!("use MLflow at {url}");
+        let wrong = |why: &str| Error::new(ErrorKind::Usage, doing()).because(why);
         let base = Url::parse(url).map_err(|error| wrong(&error.to_string()))?;
         if base.cannot_be_a_base() {
             return Err(wrong("it is not a URL of a server"));
         }
         // Redirects would lead the login to another server.
-        let mut builder = crate::util::http::client()
+        let builder = crate::util::http::client_for(&base)
             .redirect(reqwest::redirect::Policy::none())
             .connect_timeout(CONNECT_LIMIT)
             .read_timeout(SILENCE_LIMIT);
-        if matches!(base.host_str(), Some("127.0.0.1" | "localhost" | "[::1]")) {
-            builder = builder.no_proxy();
-        }
-        let http = builder.build().map_err(|error| wrong(&error.to_string()))?;
+        let http = crate::util::http::built(builder, doing)?;
         Ok(Self { http, base, login })
     }
 

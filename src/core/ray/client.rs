@@ -65,9 +65,8 @@ impl Client {
     /// Creates a client for the dashboard's address, such as `http://127.0.0.1:8265`, with the cluster's token.
     pub fn new(base: impl Into<String>, token: SecretString) -> Self {
         let base = base.into().trim_end_matches('/').to_owned();
-        // No proxy and no redirects: the token goes only to this address.
-        let http = crate::util::http::client()
-            .no_proxy()
+        // No redirects: the token goes only to this address.
+        let http = crate::util::http::loopback_client()
             .redirect(reqwest::redirect::Policy::none())
             .connect_timeout(CONNECT_LIMIT)
             .build()

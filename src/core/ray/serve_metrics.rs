@@ -46,7 +46,7 @@ impl Requests {
 /// If nothing answers there.
 pub async fn requests(address: &str) -> Result<BTreeMap<String, Requests>> {
     let doing = || "read the metrics of Serve".to_owned();
-    let client = crate::util::http::client().no_proxy().build().doing(ErrorKind::Internal, doing)?;
+    let client = crate::util::http::built(crate::util::http::loopback_client(), doing)?;
     let answer = client.get(format!("{address}/metrics")).timeout(READ_LIMIT).send().await;
     let mut answer = answer.doing(ErrorKind::Ray, doing)?;
     if !answer.status().is_success() {

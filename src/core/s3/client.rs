@@ -90,14 +90,11 @@ impl Client {
             None => Credentials::new(id, secret),
         };
         // Redirects would lead a signed request to another server.
-        let mut builder = crate::util::http::client()
+        let builder = crate::util::http::client_for(&endpoint)
             .redirect(reqwest::redirect::Policy::none())
             .connect_timeout(CONNECT_LIMIT)
             .read_timeout(SILENCE_LIMIT);
-        if endpoint.host_str() == Some("127.0.0.1") {
-            builder = builder.no_proxy();
-        }
-        let http = builder.build().map_err(|error| wrong(&error.to_string()))?;
+        let http = crate::util::http::built(builder, doing)?;
         Ok(Self { http, endpoint, region: region.to_owned(), keys, open: Mutex::default() })
     }
 

@@ -2,8 +2,43 @@
 
 use std::sync::Once;
 
+use reqwest::Url;
+
+use crate::error::{Doing as _, ErrorKind};
+
+/// A client builder for this server. The machine's certificates are read only where they are needed, and a proxy does not lead
+/// back to this machine.
+pub fn client_for(server: &Url) -> reqwest::ClientBuilder {
+    let builder = if server.scheme() == "http" { client().tls_certs_only([]) } else { client() };
+    if is_loopback(server) { builder.no_proxy() } else { builder }
+}
+
+/// A client builder for what listens on the loopback without encryption, also at the end of a tunnel.
+pub fn loopback_client() -> reqwest::ClientBuilder {
+    client().no_proxy().tls_certs_only([])
+}
+
+/// Builds a client.
+///
+/// # Errors
+/// If the machine has no certificates, or they cannot be read.
+pub fn built(builder: reqwest::ClientBuilder, doing: impl FnOnce() -> String) -> crate::error::Result<reqwest::Client> {
+    builder.build().doing(ErrorKind::Unsupported, doing).map_err(|error| {
+        let lacks_certificates = error.causes().iter().any(|cause| cause.contains("CA certificates"));
+        if lacks_certificates { error.hint(CERTIFICATES) } else { error }
+    })
+}
+
+/// Whether the server is on this machine.
+pub fn is_loopback(server: &Url) -> bool {
+    server.host_str().is_some_and(|host| {
+        let bare = host.trim_start_matches('[').trim_end_matches(']');
+        host == "localhost" || bare.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback())
+    })
+}
+
 /// Returns a client builder, after installing the process's cryptography provider once.
-pub fn client() -> reqwest::ClientBuilder {
+fn client() -> reqwest::ClientBuilder {
     static CRYPTOGRAPHY: Once = Once::new();
     CRYPTOGRAPHY.call_once(|| {
         // Fails only if the process already has one.
@@ -11,6 +46,10 @@ pub fn client() -> reqwest::ClientBuilder {
     });
     reqwest::Client::builder()
 }
+
+/// What to do on a machine without certificates.
+const CERTIFICATES: &str =
+    "sudo apt-get install ca-certificates; or name a file of certificates in PEM format: SSL_CERT_FILE=PATH";
 
 /// Why a body was not read completely.
 #[derive(Debug)]

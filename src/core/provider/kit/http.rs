@@ -10,6 +10,7 @@ use reqwest::{ClientBuilder, Method, RequestBuilder, StatusCode, Url};
 
 use crate::error::{Error, ErrorKind, LeftBehind, Status};
 use crate::util::http::{Unread, body};
+pub use crate::util::http::{built, is_loopback};
 
 /// The timeout of one request: creating a lease or launching an instance takes many seconds on a busy service.
 const REQUEST_LIMIT: Duration = Duration::from_secs(60);
@@ -22,22 +23,12 @@ const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b
 
 /// A client builder for this service; the client follows no redirects and does not retry.
 pub fn client(endpoint: &Url) -> ClientBuilder {
-    let builder = crate::util::http::client()
+    crate::util::http::client_for(endpoint)
         .user_agent(concat!("gpucl/", env!("CARGO_PKG_VERSION")))
         .redirect(reqwest::redirect::Policy::none())
         .retry(reqwest::retry::never())
         .connect_timeout(CONNECT_LIMIT)
-        .timeout(REQUEST_LIMIT);
-    // A proxy does not lead back to this machine.
-    if is_loopback(endpoint) { builder.no_proxy() } else { builder }
-}
-
-/// Whether the endpoint is on this machine.
-pub fn is_loopback(endpoint: &Url) -> bool {
-    endpoint.host_str().is_some_and(|host| {
-        let bare = host.trim_start_matches('[').trim_end_matches(']');
-        host == "localhost" || bare.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback())
-    })
+        .timeout(REQUEST_LIMIT)
 }
 
 /// Whether nobody in between can read what is sent there: it is encrypted, or does not leave this machine.
@@ -275,7 +266,7 @@ mod tests {
         use crate::util::http::endless;
         let (address, sent) = endless::server("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n").await;
         let url = Url::parse(&address).unwrap();
-        let http = client(&url).tls_certs_only([]).build().unwrap();
+        let http = client(&url).build().unwrap();
         #[derive(Debug)]
         struct Kind;
         impl From<Unanswered> for Kind {

@@ -1,0 +1,39 @@
+//! A machine that lacks what others have: certificates, time zones, a home folder that can be written.
+
+use gpucl::sandbox::lambda::{Config, Sandbox, User};
+
+use crate::support::TestEnv;
+
+#[test]
+fn without_certificates_what_needs_them_says_so_and_the_rest_works() {
+    let mut env = TestEnv::new();
+    let nowhere = env.root().join("none").display().to_string();
+    env.set("SSL_CERT_FILE", &nowhere);
+    env.set("SSL_CERT_DIR", &nowhere);
+    env.set("LAMBDA_API_KEY", "secret_none");
+    env.set("LAMBDA_API_URL", "https://127.0.0.1:9");
+    env.run(&["offers", "--provider", "lambda"])
+        .exits(2)
+        .says("failed to prepare connections to https://127.0.0.1:9/")
+        .says("hint: sudo apt-get install ca-certificates; or name a file of certificates in PEM format: SSL_CERT_FILE=PATH");
+
+    // A server without encryption needs none.
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let sandbox = runtime.block_on(Sandbox::start(Config::prompt())).unwrap();
+    env.set("LAMBDA_API_KEY", &sandbox.key(User::Alice));
+    env.set("LAMBDA_API_URL", &sandbox.base_url());
+    env.set("GPUCL_LAMBDA_PACE", "0.001");
+    env.run(&["offers", "--provider", "lambda"]).exits(0).prints("gpu_1x_a10");
+}
+
+#[test]
+fn a_time_zone_that_the_machine_does_not_know_and_no_home_are_no_obstacle() {
+    let mut env = TestEnv::new();
+    env.write("cluster.yaml", "name: x\n");
+    let known = env.run(&["plan"]).exits(0).stdout;
+    env.set("TZDIR", "/nonexistent");
+    env.set("TZ", "Europe/Nowhere");
+    assert_eq!(env.run(&["plan"]).exits(0).stdout, known);
+    env.set("HOME", "");
+    env.run(&["list"]).exits(0).says("no cluster");
+}
