@@ -34,7 +34,7 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     let name = target::name(app)?;
-    let lost = if args.keep_data { None } else { lost_runs(app, &name).await? };
+    let lost = if args.keep_data { None } else { lost_runs(app, &name).await };
     if !app.yes && !app.json() && app.ui.asks() {
         for line in what_goes(app, &args, &name)? {
             app.ui.error_line(&line);
@@ -137,24 +137,22 @@ impl LostRuns {
     }
 }
 
-/// What is lost of a cluster's own MLflow; `None` if it has none, or no runs.
-///
-/// # Errors
-/// If the state cannot be read.
-pub(crate) async fn lost_runs(app: &App, name: &ClusterName) -> Result<Option<LostRuns>> {
-    let Some(known) = cluster::status(&app.paths, name)? else { return Ok(None) };
-    let Some(spec) = known.state.spec.as_ref().filter(|spec| spec.own_mlflow()) else { return Ok(None) };
+/// What is lost of a cluster's own MLflow; `None` if it has none, or no runs, or if that is not known: a state that cannot be
+/// read is no reason to keep what costs money.
+pub(crate) async fn lost_runs(app: &App, name: &ClusterName) -> Option<LostRuns> {
+    let known = cluster::status(&app.paths, name).ok().flatten()?;
+    let spec = known.state.spec.as_ref().filter(|spec| spec.own_mlflow())?;
     let hosts_vanish = crate::providers::find(spec.provider.name()).is_ok_and(|one| one.capability().hosts_vanish);
     let runs = match target::Target::of(app, name.clone()) {
         Ok(target) => runs_soon(app, &target, COUNT_LIMIT).await,
         Err(_) => None,
     };
     let what = match runs {
-        Some(0) => return Ok(None),
+        Some(0) => return None,
         Some(runs) => format!("{} in MLflow, and its models", human::count(runs, "run")),
         None => "runs and models in MLflow".to_owned(),
     };
-    Ok(Some(LostRuns { what, hosts_vanish }))
+    Some(LostRuns { what, hosts_vanish })
 }
 
 /// What will be removed, as far as the local state knows, and what will be kept.

@@ -28,7 +28,7 @@ pub(super) async fn end(app: &App, name: &ClusterName, keep: Keep) -> Result<Opt
     }
     match keep {
         Keep::Nothing => {
-            if let Some(lost) = lost_runs(app, name).await? {
+            if let Some(lost) = lost_runs(app, name).await {
                 let what = lost.what;
                 app.ui.status(format_args!("removed with the cluster: {what} (to keep them: --keep all)"));
             }
