@@ -17,8 +17,8 @@ fn a_model_is_trained_registered_served_and_rolled_back_as_the_guide_says() {
     let env = TestEnv::with_shared_ray();
     bring_program_alone(&env);
     bring_example(&env);
-    let served = run_story(&env, |_| {});
-    assert_ne!(served[0]["predictions"], served[2]["predictions"]);
+    let [first, second, _] = run_story(&env, |_| {});
+    assert_ne!(first["predictions"], second["predictions"]);
     assert_eq!(tagged_processes(&env), []);
 }
 
