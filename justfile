@@ -127,9 +127,10 @@ serve-load seconds="300":
 serve-troubles:
     cargo test --test main -- --ignored --nocapture --test-threads=2 scenario::serve_trouble scenario::mlflow_trouble
 
-# the guide's story of training and serving in containers over SSH; then its models are taken to a cluster on this machine
+# the guide's story of training and serving, on this machine and in containers over SSH; then its models are taken to
+# another cluster (root; five minutes)
 serve-story: testbed-up
-    cargo test --test main -- --ignored --nocapture hosts::story
+    cargo test --test main -- --ignored --nocapture --test-threads=1 hosts::story scenario::story
 
 # the time of a release build from scratch, as a newcomer sees it
 build-time:

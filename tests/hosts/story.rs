@@ -64,7 +64,8 @@ fn the_story_is_true_in_containers_and_its_models_serve_in_another_cluster() {
     let spec = on_this_machine.replace("name: food", "name: third").replace("services: {mlflow: true}", &external);
     env.write("third.yaml", &spec);
     env.write(".rayignore", "login\nmodels\n");
-    assert!(run("gpucl up third.yaml").contains("answers the login of jobs"));
+    let accepted = "$(gpucl plan third.yaml 2>&1 | sed -n 's/.*--accept \\([0-9a-f]*\\).*/\\1/p')";
+    assert!(run(&format!("gpucl up third.yaml --accept {accepted}")).contains("answers the login of jobs"));
     assert!(run("gpucl job submit -c third --working-dir . -- python train.py").contains("registered food version 3"));
     run("gpucl down -c third --yes");
     assert!(run("gpucl mlflow export all -c next").contains("3 versions"));

@@ -11,7 +11,7 @@ use crate::support::{TestEnv, a_run_is_seen_in_a_browser, tagged_processes, turn
 const GUIDE: &str = include_str!("../../docs/guides/serve.md");
 
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just serve-story"]
 fn a_model_is_trained_registered_served_and_rolled_back_as_the_guide_says() {
     let _turn = turn();
     let env = TestEnv::with_shared_ray();
