@@ -1,4 +1,4 @@
-//! A machine that lacks what others have: certificates, time zones, a home folder that can be written.
+//! A machine that lacks what others have: certificates, time zones, a home folder.
 
 use gpucl::sandbox::lambda::{Config, Sandbox, User};
 
@@ -23,17 +23,19 @@ fn without_certificates_what_needs_them_says_so_and_the_rest_works() {
     env.set("LAMBDA_API_KEY", &sandbox.key(User::Alice));
     env.set("LAMBDA_API_URL", &sandbox.base_url());
     env.set("GPUCL_LAMBDA_PACE", "0.001");
+    // Times are shown in UTC where the machine does not know the user's zone.
+    env.set("TZDIR", &nowhere);
+    env.set("TZ", "Europe/Nowhere");
     env.run(&["offers", "--provider", "lambda"]).exits(0).prints("gpu_1x_a10");
 }
 
 #[test]
-fn a_time_zone_that_the_machine_does_not_know_and_no_home_are_no_obstacle() {
+fn without_a_home_folder_what_writes_nothing_works_and_the_rest_names_it() {
     let mut env = TestEnv::new();
     env.write("cluster.yaml", "name: x\n");
-    let known = env.run(&["plan"]).exits(0).stdout;
-    env.set("TZDIR", "/nonexistent");
-    env.set("TZ", "Europe/Nowhere");
-    assert_eq!(env.run(&["plan"]).exits(0).stdout, known);
-    env.set("HOME", "");
+    // Nobody makes folders there, root neither.
+    env.set("HOME", "/proc/nobody");
     env.run(&["list"]).exits(0).says("no cluster");
+    env.run(&["plan"]).exits(0).prints("#1 host-0, acquire: there is none yet");
+    env.run(&["up"]).exits(1).says("cannot be written").says("XDG_STATE_HOME");
 }
