@@ -106,7 +106,7 @@ impl Served<'_> {
         let serving = self.client.serving().await?;
         let current = serving.applications.get(name).and_then(|it| it.deployed_app_config.as_ref());
         history.before(name, current).cloned().ok_or_else(|| {
-            Error::new(ErrorKind::NotFound, format!("go back with {name}"))
+            Error::new(ErrorKind::NotFound, format!("roll {name} back"))
                 .because("nothing else of it served before, as far as this machine knows")
         })
     }

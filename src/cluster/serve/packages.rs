@@ -55,7 +55,7 @@ impl Served<'_> {
             let Some(read) = read.filter(|read| read.name() == package) else {
                 let path = configuration["import_path"].as_str().unwrap_or("IMPORT_PATH");
                 let again = self.command(&format!("serve deploy {path} --name {name}"));
-                return Err(Error::new(ErrorKind::NotFound, format!("go back with {name}"))
+                return Err(Error::new(ErrorKind::NotFound, format!("roll {name} back"))
                     .because("Ray has removed its files, and this machine does not have them")
                     .hint(format!("{again}   # in the folder that has them")));
             };

@@ -55,7 +55,8 @@ fn summary(name: &str, text: &str) -> String {
     let text = lines.join(" ");
     let text = text.strip_prefix(name).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(&text);
     let sentence = text.split_once(". ").map_or(text, |(first, _)| first);
-    sentence.trim_end_matches('.').to_owned()
+    let mut letters = sentence.trim_end_matches('.').chars();
+    letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect()
 }
 
 /// Copies a built-in example into a folder; returns the files written.
@@ -87,7 +88,7 @@ mod tests {
             assert!(!example.summary.contains('\n') && !example.summary.starts_with(&example.name), "{example:?}");
         }
         let of = |name: &str| all.iter().find(|example| example.name == name).unwrap();
-        assert_eq!(of("hello").summary, "the first job");
+        assert_eq!(of("hello").summary, "The first job");
         assert_eq!(of("local").summary, "A Ray cluster on this machine: no GPU, no account, no root, no Docker");
         assert_eq!(of("local").files, 1);
         // A folder and a spec of one name could not both be copied.
