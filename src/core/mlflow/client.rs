@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::error::{Doing as _, Error, ErrorKind, Result, Status};
-use crate::util::http::{Unread, body};
+use crate::util::http::{Unread, body, innermost};
 use crate::util::text::{printable_line, shortened};
 
 /// The timeout for connecting.
@@ -237,11 +237,7 @@ pub(super) fn is_absent(error: &Error) -> bool {
 }
 
 fn unreachable(error: &reqwest::Error) -> Error {
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(source) = cause.source() {
-        cause = source;
-    }
-    Error::new(ErrorKind::Host, "ask MLflow").because(cause.to_string()).status(Status::Temporary)
+    Error::new(ErrorKind::Host, "ask MLflow").because(innermost(error)).status(Status::Temporary)
 }
 
 /// The answer, unless it is a refusal.

@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::client::{Server, is_absent};
 use super::query::{
-    ExperimentAnswer, MOST_PAGES, ModelAnswer, RegisteredAnswer, RunAnswer, VersionAnswer, experiments, joined,
+    self, ExperimentAnswer, MOST_PAGES, ModelAnswer, RegisteredAnswer, RunAnswer, VersionAnswer, experiments, joined,
     logged_models, place_of, registered, runs, versions,
 };
 use super::record::{Content, Counts, Experiment, Listed, LoggedModel, Manifest, Point, Registered, Run, Version};
@@ -18,8 +18,8 @@ use super::{LAYOUT, MANIFEST, Watch};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::s3::local_path;
 use crate::util::folder::{Existing, Folder, Goal, append};
-use crate::util::fs;
 use crate::util::text::printable_line;
+use crate::util::{digest, fs};
 
 /// How many points of a metric are asked for at once: the most that MLflow gives.
 const POINTS: &str = "25000";
@@ -133,17 +133,10 @@ impl Writer<'_> {
 
     /// Writes a run as it is at one moment: what is added while it is read is left out.
     async fn run(&mut self, run: &str) -> Result<()> {
-        #[derive(Deserialize)]
-        struct Answer {
-            run: RunAnswer,
-        }
-        let RunAnswer { info, data, inputs, outputs } =
-            match self.server.get::<Answer>("runs/get", &[("run_id", run)]).await {
-                Ok(answer) => answer.run,
-                // Deleted in the meantime.
-                Err(error) if is_absent(&error) => return Ok(()),
-                Err(error) => return Err(error),
-            };
+        // It may have been removed in the meantime.
+        let Some(RunAnswer { info, data, inputs, outputs }) = query::run(self.server, run).await? else {
+            return Ok(());
+        };
         let folder = format!("runs/{}", id(&info.run_id)?);
         let is_over = !matches!(info.status.as_str(), "RUNNING" | "SCHEDULED");
         let until = data.metrics.iter().map(|point| point.timestamp).max().filter(|_| !is_over).unwrap_or(i64::MAX);
@@ -305,15 +298,7 @@ impl Writer<'_> {
 
     /// The place of a run's artifacts, even of a deleted one.
     async fn of_run(&self, run: &str) -> Result<Option<String>> {
-        #[derive(Deserialize)]
-        struct Answer {
-            run: RunAnswer,
-        }
-        match self.server.get::<Answer>("runs/get", &[("run_id", run)]).await {
-            Ok(answer) => Ok(place_of(&answer.run.info.artifact_uri)),
-            Err(error) if is_absent(&error) => Ok(None),
-            Err(error) => Err(error),
-        }
+        Ok(query::run(self.server, run).await?.and_then(|run| place_of(&run.info.artifact_uri)))
     }
 
     /// Reads the artifacts at a place of the server into `artifacts/` of a folder of the export.
@@ -403,7 +388,7 @@ impl Written {
         let Self { path, size, hash, mut file } = self;
         let done = file.flush().and_then(|()| file.get_ref().sync_data());
         done.doing(ErrorKind::Host, || format!("write {path}"))?;
-        let sha256 = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        let sha256 = digest::hex(&hash.finalize());
         Ok(Listed { path, size, sha256 })
     }
 }

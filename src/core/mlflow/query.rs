@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::client::Server;
+use super::client::{Server, is_absent};
 use super::record::{Alias, ModelOutput, ModelPoint, Pair, Point, number};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::s3::local_path;
@@ -153,6 +153,19 @@ pub(super) async fn runs(server: &Server, experiments: &[&str]) -> Result<Vec<Ru
         all.extend(pages::<RunAnswer>("runs", page).await?);
     }
     Ok(all)
+}
+
+/// A run, also a deleted one; `None` if it does not exist.
+pub(super) async fn run(server: &Server, id: &str) -> Result<Option<RunAnswer>> {
+    #[derive(Deserialize)]
+    struct Answer {
+        run: RunAnswer,
+    }
+    match server.get::<Answer>("runs/get", &[("run_id", id)]).await {
+        Ok(answer) => Ok(Some(answer.run)),
+        Err(error) if is_absent(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// The logged models of experiments.

@@ -15,6 +15,7 @@ use super::record::{Content, Experiment, Listed, LoggedModel, Manifest, Point, R
 use super::{LAYOUT, MANIFEST};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::s3::local_path;
+use crate::util::digest;
 use crate::util::folder::{FOLDER, step};
 use crate::util::text::printable_line;
 
@@ -249,7 +250,7 @@ impl Source {
             }
             hash.update(&piece[..read]);
         }
-        let digest: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        let digest = digest::hex(&hash.finalize());
         if size != listed.size || digest != listed.sha256 {
             return Err(wrong(format!("{} is not as it was written", printable_line(path))));
         }
@@ -314,7 +315,6 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::util::digest;
 
     /// An export with a run, an artifact and a registered model, changed by `change` before its digests are taken.
     fn export(change: impl FnOnce(&mut BTreeMap<String, Value>)) -> tempfile::TempDir {

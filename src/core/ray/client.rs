@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorKind, Result, Status};
-use crate::util::http::{Unread, body};
+use crate::util::http::{Unread, body, innermost};
 use crate::util::text::shortened;
 
 /// The timeout of a read.
@@ -235,14 +235,9 @@ pub(super) fn transport(doing: &str, address: &str, error: &reqwest::Error) -> E
             .because(format!("{address} did not answer in time"))
             .hint(STATUS_HINT);
     }
-    // The innermost cause is the clearest: `Connection refused (os error 111)`.
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(next) = cause.source() {
-        cause = next;
-    }
     Error::new(ErrorKind::Ray, doing)
         .because(format!("{address} cannot be reached"))
-        .because(cause)
+        .because(innermost(error))
         .status(Status::Temporary)
         .hint(STATUS_HINT)
 }

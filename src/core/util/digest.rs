@@ -4,8 +4,12 @@ use sha2::{Digest as _, Sha256};
 
 /// The first 16 hexadecimal digits of the SHA-256 of these bytes.
 pub fn short(bytes: &[u8]) -> String {
-    let hash = Sha256::digest(bytes);
-    hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    hex(&Sha256::digest(bytes)[..8])
+}
+
+/// Bytes as hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The SHA-256 of a value serialized as JSON, as 64 hexadecimal digits: where somebody may gain by finding two of one digest.
@@ -15,7 +19,7 @@ pub fn whole_of_json(value: &impl serde::Serialize) -> String {
 
 /// The SHA-256 of these bytes, as 64 hexadecimal digits.
 pub fn whole(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&Sha256::digest(bytes))
 }
 
 /// The digest of a value serialized as JSON.
@@ -27,7 +31,7 @@ pub fn of_json(value: &impl serde::Serialize) -> String {
 pub fn of_file(path: &std::path::Path) -> std::io::Result<String> {
     let mut hash = Sha256::new();
     std::io::copy(&mut fs_err::File::open(path)?, &mut Hashes(&mut hash))?;
-    Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(hex(&hash.finalize()))
 }
 
 /// A writer into a hash.

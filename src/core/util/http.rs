@@ -51,6 +51,15 @@ fn client() -> reqwest::ClientBuilder {
 const CERTIFICATES: &str =
     "sudo apt-get install ca-certificates; or name a file of certificates in PEM format: SSL_CERT_FILE=PATH";
 
+/// The innermost cause of a failed request, which is the clearest: `Connection refused (os error 111)`.
+pub fn innermost(error: &reqwest::Error) -> &dyn std::error::Error {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    cause
+}
+
 /// Why a body was not read completely.
 #[derive(Debug)]
 pub enum Unread {

@@ -9,7 +9,7 @@ use reqwest::header::{ACCEPT, HeaderMap, RETRY_AFTER};
 use reqwest::{ClientBuilder, Method, RequestBuilder, StatusCode, Url};
 
 use crate::error::{Error, ErrorKind, LeftBehind, Status};
-use crate::util::http::{Unread, body};
+use crate::util::http::{Unread, body, innermost};
 pub use crate::util::http::{built, is_loopback};
 
 /// The timeout of one request: creating a lease or launching an instance takes many seconds on a busy service.
@@ -177,11 +177,8 @@ impl<K> Failure<K> {
     where
         K: From<Unanswered>,
     {
-        // The innermost cause is the clearest: `Connection refused (os error 111)`. No URL here has a secret.
-        let mut cause: &dyn std::error::Error = error;
-        while let Some(next) = cause.source() {
-            cause = next;
-        }
+        // No URL here has a secret.
+        let cause = innermost(error);
         let place = error.url().and_then(Url::host_str).unwrap_or(place);
         let (why, text) = match error {
             error if error.is_connect() => (Unanswered::Unreachable, format!("{place} cannot be reached: {cause}")),
