@@ -25,16 +25,19 @@ pub(crate) enum Method {
         identity_provider: String,
         /// The protocol's name in Keystone.
         protocol: String,
-        /// The URL of the identity provider's discovery document.
-        discovery_endpoint: Option<String>,
-        /// The URL of its token endpoint; `None`: taken from the discovery document.
-        token_endpoint: Option<String>,
-        client_id: String,
-        /// Often `none`.
-        client_secret: SecretString,
-        scope: String,
+        issuer: Issuer,
         username: String,
         password: SecretString,
+    },
+    /// A login that was confirmed on a page of the identity provider: `v3chameleonoidc`, `v3oidcdeviceauthz`.
+    OidcDevice {
+        /// The identity provider's name in Keystone.
+        identity_provider: String,
+        /// The protocol's name in Keystone.
+        protocol: String,
+        issuer: Issuer,
+        /// The file with the refresh token.
+        kept: PathBuf,
     },
     /// Name and password in Keystone itself.
     Password {
@@ -52,6 +55,7 @@ impl Method {
             Self::Token { .. } => "token",
             Self::OidcAccessToken { .. } => "access token",
             Self::OidcPassword { .. } | Self::Password { .. } => "password",
+            Self::OidcDevice { .. } => "login",
         }
     }
 
@@ -65,6 +69,21 @@ impl fmt::Debug for Method {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(self.name())
     }
+}
+
+/// An identity provider, and the client that we are to it.
+#[derive(Clone)]
+pub(crate) struct Issuer {
+    /// The URL of its discovery document.
+    pub(crate) discovery_endpoint: Option<String>,
+    /// The URL of its token endpoint; `None`: taken from the discovery document.
+    pub(crate) token_endpoint: Option<String>,
+    /// Where a device asks for a code; `None`: taken from the discovery document.
+    pub(crate) device_endpoint: Option<String>,
+    pub(crate) client_id: String,
+    /// `None` for a public client, which names itself only.
+    pub(crate) client_secret: Option<SecretString>,
+    pub(crate) scope: String,
 }
 
 /// A user or project in Keystone, by id or by name and domain.

@@ -17,6 +17,7 @@ mod leases;
 mod nodes;
 mod policy;
 mod proposal;
+mod refresh;
 mod reservations;
 mod resolve;
 mod resources;

@@ -13,6 +13,7 @@ mod lenient;
 mod machine;
 mod neutron;
 mod nova;
+mod oidc;
 mod session;
 mod site;
 #[cfg(test)]
@@ -22,6 +23,7 @@ mod token;
 pub(super) use failure::{Failure, FailureKind};
 pub(super) use lease::{Allocation, Host, Lease, NewLease, NewReservation};
 pub(super) use machine::{FloatingIp, Image, KeyPair, Network, NewServer, Server};
+pub(super) use oidc::Device;
 pub(super) use session::Who;
 pub(super) use site::Site;
 

@@ -5,10 +5,10 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::super::credentials::{Method, Named, credentials_page};
+use super::super::credentials::{Issuer, Method, Named, credentials_page};
 use super::call::{TOKEN, ask, json_of, secret_header};
 use super::failure::{Api, Failure, FailureKind};
-use super::session::{Body, Session, Thing, private};
+use super::session::{Body, Session, Thing};
 use super::site::Site;
 use crate::provider::kit::Call;
 use crate::provider::kit::http::{Answer, Effect};
@@ -47,9 +47,20 @@ impl Site {
             Method::OidcAccessToken { identity_provider, protocol, access_token } => {
                 self.federated(identity_provider, protocol, access_token, &doing).await
             }
-            Method::OidcPassword { identity_provider, protocol, .. } => {
-                let access_token = self.access_token(&doing).await?;
+            Method::OidcPassword { identity_provider, protocol, issuer, username, password } => {
+                let access_token = self.access_token(issuer, username, password, &doing).await?;
                 self.federated(identity_provider, protocol, &access_token, &doing).await
+            }
+            Method::OidcDevice { identity_provider, protocol, issuer, kept } => {
+                let access_token = self.signed_in(issuer, kept, None, &doing).await?;
+                match self.federated(identity_provider, protocol, &access_token, &doing).await {
+                    // It ended before its time, such as by a logout on a page.
+                    Err(failure) if failure.status == Some(401) => {
+                        let access_token = self.signed_in(issuer, kept, Some(&access_token), &doing).await?;
+                        self.federated(identity_provider, protocol, &access_token, &doing).await
+                    }
+                    other => other,
+                }
             }
         };
         let session = session.map_err(|failure| self.explained(failure))?;
@@ -91,46 +102,25 @@ impl Site {
     }
 
     /// Exchanges name and password for an access token of the identity provider.
-    async fn access_token(&self, doing: &str) -> Api<SecretString> {
-        let Method::OidcPassword {
-            discovery_endpoint,
-            token_endpoint,
-            client_id,
-            client_secret,
-            scope,
-            username,
-            password,
-            ..
-        } = &self.credentials().method
-        else {
-            return Err(Failure::new(FailureKind::Incomplete, doing, "name and password are missing"));
-        };
-        let endpoint = match (token_endpoint, discovery_endpoint) {
-            (Some(endpoint), _) => endpoint.clone(),
-            (None, Some(discovery)) => {
-                // Whoever can modify this response decides where the password is sent.
-                private(discovery, doing)?;
-                let answer = self.identity(Verb::GET, doing, |client| Ok(client.get(discovery))).await?;
-                let document = json_of(&answer, doing, &Verb::GET)?;
-                let endpoint = document.get("token_endpoint").and_then(Value::as_str).unwrap_or_default();
-                endpoint.to_owned()
-            }
-            (None, None) => String::new(),
-        };
-        if endpoint.is_empty() {
-            let text = "the identity provider's token endpoint is unknown: OS_DISCOVERY_ENDPOINT is missing";
-            return Err(Failure::new(FailureKind::Incomplete, doing, text));
-        }
-        private(&endpoint, doing)?;
+    async fn access_token(
+        &self,
+        issuer: &Issuer,
+        username: &str,
+        password: &SecretString,
+        doing: &str,
+    ) -> Api<SecretString> {
+        let endpoint = self.token_endpoint(issuer, doing).await?;
         let form = [
-            ("username", username.as_str()),
+            ("username", username),
             ("password", password.expose_secret()),
-            ("scope", scope.as_str()),
+            ("scope", issuer.scope.as_str()),
             ("grant_type", "password"),
         ];
+        // Chameleon's openrc file gives a public client this secret.
+        let client_secret = issuer.client_secret.as_ref().map_or("none", |secret| secret.expose_secret());
         let answer = self
             .identity(Verb::POST, doing, |client| {
-                Ok(client.post(&endpoint).basic_auth(client_id, Some(client_secret.expose_secret())).form(&form))
+                Ok(client.post(&endpoint).basic_auth(&issuer.client_id, Some(client_secret)).form(&form))
             })
             .await
             // For wrong passwords such providers answer 400 or 401.
@@ -217,7 +207,7 @@ impl Site {
     }
 
     /// A call to Keystone or an identity provider; retried, since it changes nothing.
-    async fn identity(
+    pub(super) async fn identity(
         &self,
         verb: Verb,
         doing: &str,

@@ -188,7 +188,7 @@ impl Finder<'_> {
     }
 
     fn candidate(&self, flat: &Flat, source: &str, cloud: Option<&str>) -> Result<Candidate> {
-        let mut credentials = flat.credentials(source)?;
+        let mut credentials = flat.credentials(source, self.user_environment)?;
         let chosen = self.project();
         // A flag takes precedence over the cloud's own project, a variable does not.
         if !chosen.is_open() && (self.choice.project.is_some() || credentials.project.is_open()) {

@@ -5,9 +5,11 @@ use std::path::PathBuf;
 
 use secrecy::SecretString;
 
-use super::super::credentials::{Credentials, Method, Named};
+use super::super::credentials::{Credentials, Issuer, Method, Named};
+use super::super::refresh;
 use super::sites::site_at;
 use crate::error::{Error, ErrorKind, Result};
+use crate::provider::UserEnvironment;
 
 /// A cloud's options, including those below `auth:`.
 #[derive(Clone, Default)]
@@ -54,7 +56,7 @@ impl Flat {
     }
 
     /// Converts the options to credentials.
-    pub(super) fn credentials(&self, source: &str) -> Result<Credentials> {
+    pub(super) fn credentials(&self, source: &str, user_environment: &UserEnvironment) -> Result<Credentials> {
         let auth_url = match (self.text(&["auth_url"]), self.get(&["profile"])) {
             (Some(url), _) => url,
             (None, Some(profile)) => {
@@ -65,7 +67,7 @@ impl Flat {
             }
             (None, None) => return Err(incomplete(source, "auth_url is missing".to_owned())),
         };
-        let method = self.method(source)?;
+        let method = self.method(source, user_environment)?;
         let mut project = self.named("project");
         if project.is_open() {
             project = Named { id: self.text(&["tenant_id"]), name: self.text(&["tenant_name", "project"]), ..project };
@@ -85,7 +87,18 @@ impl Flat {
         })
     }
 
-    fn method(&self, source: &str) -> Result<Method> {
+    fn issuer(&self, source: &str) -> Result<Issuer> {
+        Ok(Issuer {
+            discovery_endpoint: self.text(&["discovery_endpoint"]),
+            token_endpoint: self.text(&["access_token_endpoint"]),
+            device_endpoint: self.text(&["device_authorization_endpoint"]),
+            client_id: self.needed(&["client_id"], source)?,
+            client_secret: self.text(&["client_secret"]).map(SecretString::from),
+            scope: self.text(&["openid_scope"]).unwrap_or_else(|| "openid profile".to_owned()),
+        })
+    }
+
+    fn method(&self, source: &str, user_environment: &UserEnvironment) -> Result<Method> {
         let kind = self.get(&["auth_type"]).map(str::to_ascii_lowercase);
         let kind = match kind.as_deref() {
             Some(kind) => kind.to_owned(),
@@ -119,14 +132,19 @@ impl Flat {
             "v3oidcpassword" => Method::OidcPassword {
                 identity_provider: identity_provider()?,
                 protocol: protocol()?,
-                discovery_endpoint: self.text(&["discovery_endpoint"]),
-                token_endpoint: self.text(&["access_token_endpoint"]),
-                client_id: self.needed(&["client_id"], source)?,
-                client_secret: SecretString::from(self.text(&["client_secret"]).unwrap_or_else(|| "none".to_owned())),
-                scope: self.text(&["openid_scope"]).unwrap_or_else(|| "openid profile".to_owned()),
+                issuer: self.issuer(source)?,
                 username: self.needed(&["username", "user_name"], source)?,
                 password: self.secret(&["password"], source)?,
             },
+            kind @ ("v3chameleonoidc" | "v3oidcdeviceauthz") => {
+                let issuer = self.issuer(source)?;
+                let kept = if kind == "v3chameleonoidc" {
+                    refresh::of_ccauth(user_environment)
+                } else {
+                    refresh::of_issuer(user_environment, &issuer)
+                };
+                Method::OidcDevice { identity_provider: identity_provider()?, protocol: protocol()?, issuer, kept }
+            }
             "password" | "v3password" => {
                 let user = self.named("user");
                 let user = Named { id: user.id, name: self.text(&["username", "user_name"]), ..user };
@@ -137,7 +155,8 @@ impl Flat {
             }
             other => {
                 return Err(incomplete(source, format!("auth_type `{other}` is not supported")).hint(
-                    "supported: v3applicationcredential, v3oidcaccesstoken, v3oidcpassword, v3token and v3password",
+                    "supported: v3chameleonoidc, v3applicationcredential, v3oidcaccesstoken, v3oidcpassword, \
+                     v3oidcdeviceauthz, v3token and v3password",
                 ));
             }
         })

@@ -100,6 +100,17 @@ pub fn read_marked_text_within(path: &Path, limit: u64) -> Result<String> {
     text.ok_or_else(|| Error::new(ErrorKind::InvalidData, why()))
 }
 
+/// Like [`read_text_within`], for a file of this user only: whoever owns it decides what is read.
+pub fn read_own_text_within(path: &Path, limit: u64) -> Result<String> {
+    use std::os::unix::fs::MetadataExt as _;
+    let owner = open_regular(path)?.metadata()?.uid();
+    if owner != rustix::process::geteuid().as_raw() {
+        let why = format!("`{}` belongs to another user, with the number {owner}", path.display());
+        return Err(Error::new(ErrorKind::PermissionDenied, why));
+    }
+    read_text_within(path, limit)
+}
+
 /// Reads the last `limit` bytes of a regular file; invalid UTF-8 is replaced.
 pub fn read_tail(path: &Path, limit: u64) -> Result<String> {
     let mut file = open_regular(path)?;
@@ -114,15 +125,39 @@ pub fn read_tail(path: &Path, limit: u64) -> Result<String> {
 ///
 /// The file has `mode` from the first byte on.
 pub fn write_atomic(path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
-    let folder = path.parent().unwrap_or_else(|| Path::new("."));
-    let mut file = tempfile::Builder::new()
-        .prefix(".gpucl-")
-        .permissions(std::fs::Permissions::from_mode(mode))
-        .tempfile_in(folder)?;
-    file.write_all(bytes)?;
-    file.as_file().sync_all()?;
-    file.persist(path).map_err(|error| error.error)?;
-    sync_folder(folder)
+    Replacement::begin(path, mode)?.commit(bytes)
+}
+
+/// A file that will be replaced: its successor lies beside it, so that what is written later has its place.
+pub struct Replacement {
+    file: tempfile::NamedTempFile,
+    path: PathBuf,
+}
+
+impl Replacement {
+    /// Creates the empty successor with this mode. Without a `commit` it is removed again.
+    ///
+    /// # Errors
+    /// If the folder cannot be written to.
+    pub fn begin(path: &Path, mode: u32) -> Result<Self> {
+        let folder = path.parent().unwrap_or_else(|| Path::new("."));
+        let file = tempfile::Builder::new()
+            .prefix(".gpucl-")
+            .permissions(std::fs::Permissions::from_mode(mode))
+            .tempfile_in(folder)?;
+        Ok(Self { file, path: path.to_owned() })
+    }
+
+    /// Writes the successor and puts it in place, on disk when this returns.
+    ///
+    /// # Errors
+    /// If it cannot be written, such as on a full disk; the file is then as it was.
+    pub fn commit(mut self, bytes: &[u8]) -> Result<()> {
+        self.file.write_all(bytes)?;
+        self.file.as_file().sync_all()?;
+        self.file.persist(&self.path).map_err(|error| error.error)?;
+        sync_folder(self.path.parent().unwrap_or_else(|| Path::new(".")))
+    }
 }
 
 /// Syncs a folder's entries to disk.

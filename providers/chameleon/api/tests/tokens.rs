@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::forms::{new_lease, recorded};
 use super::server::{Fake, Reply};
 use crate::chameleon::api::{Effect, FailureKind};
-use crate::chameleon::credentials::{Credentials, Method, Named};
+use crate::chameleon::credentials::{Credentials, Issuer, Method, Named};
 
 fn leases() -> Reply {
     Reply::Json(200, json!({"leases": []}))
@@ -203,11 +203,14 @@ async fn name_and_password_at_the_identity_provider_go_the_recorded_way() {
     let method = Method::OidcPassword {
         identity_provider: "chameleon".to_owned(),
         protocol: "openid".to_owned(),
-        discovery_endpoint: Some(format!("{}/oidc/.well-known/openid-configuration", fake.address())),
-        token_endpoint: None,
-        client_id: "keystone-tacc-prod".to_owned(),
-        client_secret: secret("none"),
-        scope: "openid profile".to_owned(),
+        issuer: Issuer {
+            discovery_endpoint: Some(format!("{}/oidc/.well-known/openid-configuration", fake.address())),
+            token_endpoint: None,
+            device_endpoint: None,
+            client_id: "keystone-tacc-prod".to_owned(),
+            client_secret: Some(secret("none")),
+            scope: "openid profile".to_owned(),
+        },
         username: "jdoe@example.edu".to_owned(),
         password: secret("CLI-PASSWORD"),
     };
