@@ -132,6 +132,10 @@ serve-troubles:
 serve-story: testbed-up
     cargo test --test main -- --ignored --nocapture --test-threads=1 hosts::story scenario::story
 
+# two programs that renew one login at Chameleon at once, a hundred times
+login-rounds:
+    cargo test --test main -- --ignored --nocapture chameleon::login::two_programs
+
 # the time of a release build from scratch, as a newcomer sees it
 build-time:
     dir=$(mktemp -d) && (time CARGO_TARGET_DIR="$dir" cargo build --release); rm -rf "$dir"

@@ -139,7 +139,7 @@ pub(super) async fn read(parts: &Parts, body: HttpBody) -> (String, Ask) {
 }
 
 /// Decodes percent-encoding, such as `%20`.
-fn decoded(text: &str) -> String {
+pub(super) fn decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((first, after)) = rest.split_first() {

@@ -3,6 +3,7 @@
 
 mod gc;
 mod lease;
+mod login;
 mod matrix;
 mod real;
 pub(crate) mod site;

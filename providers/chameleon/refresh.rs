@@ -25,13 +25,9 @@ const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
 /// The file of `ccauth`: below `CC_LOGIN_STATE`, or `~/.cache/ccauth` (its `plugin.py`).
 pub(crate) fn of_ccauth(user_environment: &UserEnvironment) -> PathBuf {
-    let folder = match user_environment.variable("CC_LOGIN_STATE") {
-        Some(named) => match named.strip_prefix("~/") {
-            Some(below) => user_environment.home.join(below),
-            None => user_environment.here.join(named),
-        },
-        None => user_environment.home.join(".cache/ccauth"),
-    };
+    let named = user_environment.variable("CC_LOGIN_STATE").unwrap_or("~/.cache/ccauth");
+    // An absolute path replaces the home folder.
+    let folder = user_environment.home.join(named.strip_prefix("~/").unwrap_or(named));
     folder.join("refresh_token.json")
 }
 

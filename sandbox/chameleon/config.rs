@@ -38,6 +38,8 @@ pub struct Config {
     pub late: Duration,
     /// Lifetime of a token.
     pub token_life: Duration,
+    /// The identity provider, which several sites share if theirs are equal.
+    pub issuer: IssuerConfig,
     /// Whether a second lease with the same name is refused, as at Chameleon.
     pub unique_lease_names: bool,
     /// Maximum duration of a lease.
@@ -87,6 +89,7 @@ impl Default for Config {
             updating: Duration::ZERO,
             late: Duration::ZERO,
             token_life: Duration::from_secs(4 * 3600),
+            issuer: IssuerConfig::default(),
             unique_lease_names: false,
             longest_lease: Duration::from_secs(604_800),
             floating_ips: 190,
@@ -103,6 +106,36 @@ impl Config {
     /// The host with this name, to change it before the start.
     pub fn host(&mut self, name: &str) -> Option<&mut HostConfig> {
         self.hosts.iter_mut().find(|host| host.name == name)
+    }
+}
+
+/// The identity provider of a stand-in.
+#[derive(Debug, Clone)]
+pub struct IssuerConfig {
+    /// What access tokens are signed with; a site takes those of others with the same.
+    pub key: String,
+    /// Lifetime of an access token.
+    pub access_life: Duration,
+    /// Lifetime of a refresh token, from its last use.
+    pub refresh_life: Duration,
+    /// Lifetime of a device code.
+    pub code_life: Duration,
+    /// The interval between two questions that it asks for, in seconds.
+    pub interval: u64,
+    /// Whether each use of a refresh token replaces it, and a second use ends the login.
+    pub rotates: bool,
+}
+
+impl Default for IssuerConfig {
+    fn default() -> Self {
+        Self {
+            key: "chameleon".to_owned(),
+            access_life: Duration::from_secs(300),
+            refresh_life: Duration::from_secs(1800),
+            code_life: Duration::from_secs(600),
+            interval: 1,
+            rotates: true,
+        }
     }
 }
 

@@ -36,6 +36,9 @@ impl State {
 
     fn identity_with(&mut self, ask: &Ask, token: &Token) -> Answer {
         let (method, path) = ask.route();
+        let by_restricted = token.credential.as_ref().is_some_and(|id| {
+            self.credentials.iter().any(|credential| &credential.id == id && !credential.unrestricted)
+        });
         let caller = Self::caller(token.user);
         let not_found = |what: &str| Answer::keystone(404, "Not Found", what);
         match (method, &path[..]) {
@@ -64,7 +67,23 @@ impl State {
                     name: asked["application_credential"]["name"].as_str().unwrap_or_default().to_owned(),
                     user: token.user,
                     unrestricted: asked["application_credential"]["unrestricted"] == true,
+                    expires: asked["application_credential"]["expires_at"].as_str().and_then(|text| text.parse().ok()),
                 };
+                if by_restricted {
+                    return Answer::keystone(
+                        403,
+                        "Forbidden",
+                        "Using method 'application_credential' is not allowed for managing additional application credentials.",
+                    );
+                }
+                let is_taken = |known: &&Credential| known.user.name() == caller.user && known.name == credential.name;
+                if self.credentials.iter().any(|known| is_taken(&known)) {
+                    let text = format!(
+                        "Conflict occurred attempting to store application_credential - Duplicate entry found with name {} at user ID {}.",
+                        credential.name, caller.user_id
+                    );
+                    return Answer::keystone(409, "Conflict", &text);
+                }
                 let body = self.render_credential(&credential, true);
                 self.credentials.push(credential);
                 Answer::json(201, json!({"application_credential": body}))
@@ -98,7 +117,7 @@ impl State {
     fn render_credential(&self, credential: &Credential, with_secret: bool) -> Value {
         let caller = Self::caller(credential.user);
         let mut body = json!({"id": credential.id, "name": credential.name, "description": null, "user_id": caller.user_id,
-            "project_id": caller.project_id, "system": null, "expires_at": null, "unrestricted": credential.unrestricted,
+            "project_id": caller.project_id, "system": null, "expires_at": credential.expires.map(time), "unrestricted": credential.unrestricted,
             "roles": roles(true),
             "links": {"self": format!("{}/identity/v3/application_credentials/{}", self.base, credential.id)}});
         if with_secret {
@@ -133,7 +152,8 @@ impl State {
                         &format!("Could not find Application Credential: {id}."),
                     );
                 };
-                if !asked["secret"].as_str().is_some_and(|secret| is_same(secret, &found.secret)) {
+                let is_over = found.expires.is_some_and(|end| end <= self.now());
+                if is_over || !asked["secret"].as_str().is_some_and(|secret| is_same(secret, &found.secret)) {
                     return self.refused();
                 }
                 let (user, id) = (found.user, found.id.clone());
@@ -162,7 +182,8 @@ impl State {
     /// Exchanges an access token of the identity provider for an unscoped token.
     fn federate(&mut self, ask: &Ask) -> Answer {
         let bearer = ask.header("authorization").and_then(|text| text.strip_prefix("Bearer "));
-        match bearer.and_then(|token| self.access_tokens.get(token)).copied() {
+        let user = bearer.and_then(|token| self.access_tokens.get(token).copied().or_else(|| self.bearer_of(token)));
+        match user {
             Some(user) => self.issue(user, false, "openid", None),
             None => Answer::unauthorized(),
         }

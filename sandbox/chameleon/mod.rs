@@ -9,6 +9,7 @@ mod blazar;
 mod config;
 mod format;
 mod glance;
+mod issuer;
 mod keys;
 mod keystone;
 mod leases;
@@ -34,7 +35,7 @@ use super::server;
 use crate::error::Result;
 
 pub use super::faults::{LogEntry, Rule};
-pub use config::{Bug, Config, HostConfig, ImageConfig, Quirks, Service, User};
+pub use config::{Bug, Config, HostConfig, ImageConfig, IssuerConfig, Quirks, Service, User};
 pub use snapshot::{FloatingIpSnapshot, KeyPairSnapshot, LeaseSnapshot, PortSnapshot, ServerSnapshot, Snapshot};
 
 use records::{LeaseStatus, Token};
@@ -112,6 +113,54 @@ impl Sandbox {
         let state = self.shared.state();
         let found = state.access_tokens.iter().find(|(_, of)| **of == user);
         found.map(|(token, _)| token.clone()).unwrap_or_default()
+    }
+
+    /// URL of the identity provider's discovery document, for `OS_DISCOVERY_ENDPOINT`.
+    pub fn discovery_endpoint(&self) -> String {
+        format!("{}{}", self.base, issuer::DISCOVERY)
+    }
+
+    /// A refresh token of a new login of this user, as a confirmed device code gives one.
+    pub fn refresh_token(&self, user: User) -> String {
+        self.shared.state().begin_login(user)
+    }
+
+    /// Confirms a device code as this user, as on the identity provider's page; false if it does not exist.
+    pub fn confirm(&self, code: &str, user: User) -> bool {
+        self.shared.state().confirm_code(code, Some(user))
+    }
+
+    /// Refuses a device code; false if it does not exist.
+    pub fn refuse(&self, code: &str) -> bool {
+        self.shared.state().confirm_code(code, None)
+    }
+
+    /// The codes that wait to be confirmed.
+    pub fn codes(&self) -> Vec<String> {
+        self.shared.state().issuer.open_codes()
+    }
+
+    /// Logins that ended because a replaced refresh token was used once more.
+    pub fn log_outs(&self) -> usize {
+        self.shared.state().issuer.log_outs
+    }
+
+    /// Ends all logins, as an administrator can.
+    pub fn end_logins(&self) {
+        self.shared.state().issuer.end_all();
+    }
+
+    /// The application credentials of a user, by name.
+    pub fn application_credentials(&self, user: User) -> Vec<String> {
+        let state = self.shared.state();
+        let of_user = state.credentials.iter().filter(|credential| credential.user == user);
+        of_user.map(|credential| credential.name.clone()).collect()
+    }
+
+    /// Gives an application credential an end; false if it does not exist.
+    pub fn ends_at(&self, id: &str, end: Timestamp) -> bool {
+        let mut state = self.shared.state();
+        state.credentials.iter_mut().find(|known| known.id == id).map(|known| known.expires = Some(end)).is_some()
     }
 
     /// Issues a scoped token, for tests that skip the login.

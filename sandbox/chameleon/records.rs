@@ -1,5 +1,7 @@
 //! The records of what a site has: credentials and tokens, leases, servers, ports and addresses, keys.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
@@ -37,6 +39,52 @@ pub(super) struct Token {
     pub(super) expires: Timestamp,
 }
 
+/// What the identity provider knows.
+#[derive(Debug, Default)]
+pub(super) struct Issuer {
+    /// By device code.
+    pub(super) codes: BTreeMap<String, Code>,
+    /// By number.
+    pub(super) logins: BTreeMap<u64, Login>,
+    pub(super) made: u64,
+    pub(super) log_outs: usize,
+}
+
+#[derive(Debug)]
+pub(super) struct Code {
+    pub(super) user_code: String,
+    pub(super) answer: Reply,
+    pub(super) ends: Timestamp,
+    pub(super) asked: Option<Timestamp>,
+}
+
+/// What the page's visitor has decided.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Reply {
+    None,
+    Yes(User),
+    No,
+}
+
+#[derive(Debug)]
+pub(super) struct Login {
+    pub(super) user: User,
+    /// The refresh token that is valid now.
+    pub(super) token: String,
+    pub(super) ends: Timestamp,
+}
+
+impl Issuer {
+    pub(super) fn open_codes(&self) -> Vec<String> {
+        let open = self.codes.values().filter(|code| code.answer == Reply::None);
+        open.map(|code| code.user_code.clone()).collect()
+    }
+
+    pub(super) fn end_all(&mut self) {
+        self.logins.clear();
+    }
+}
+
 #[derive(Debug, Clone)]
 pub(super) struct Credential {
     pub(super) id: String,
@@ -44,6 +92,7 @@ pub(super) struct Credential {
     pub(super) name: String,
     pub(super) user: User,
     pub(super) unrestricted: bool,
+    pub(super) expires: Option<Timestamp>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,6 +7,7 @@ use super::super::clock::Clock;
 use super::super::faults::{self, Fault, Faults, LogEntry, Rule};
 use super::super::shared::StandIn;
 use super::blazar;
+use super::config::User;
 use super::snapshot::Snapshot;
 use super::state::{Shared, State};
 
@@ -40,6 +41,13 @@ impl StandIn for State {
                 self.failures.push_back(text.unwrap_or_else(|| "Build of instance failed".to_owned()));
                 Answer::empty(204)
             }
+            ("POST", ["confirm-code"]) => {
+                let code = ask.json().and_then(|body| body["code"].as_str().map(str::to_owned));
+                match code.is_some_and(|code| self.confirm_code(&code, Some(User::Alice))) {
+                    true => Answer::empty(204),
+                    false => Answer::text(404, "text/plain", "expected a code that waits to be confirmed\n"),
+                }
+            }
             ("POST", ["foreign-lease"]) => {
                 let body = ask.json().unwrap_or_default();
                 let time = |key: &str| body[key].as_str().and_then(|text| text.parse().ok());
@@ -54,7 +62,11 @@ impl StandIn for State {
                     }
                 }
             }
-            _ => Answer::text(404, "text/plain", "rules, log, snapshot, advance, fail-server, foreign-lease\n"),
+            _ => Answer::text(
+                404,
+                "text/plain",
+                "rules, log, snapshot, advance, fail-server, confirm-code, foreign-lease\n",
+            ),
         }
     }
 
@@ -92,6 +104,7 @@ impl State {
         let caller = self.authenticated(ask.header("x-auth-token"));
         match service {
             "identity" => self.identity(ask),
+            "auth" => self.issue_login(ask),
             "reservation" => self.reservation(ask, caller.as_ref()),
             "compute" => self.compute(ask, caller.as_ref()),
             "image" => self.image(ask, caller.is_some()),
@@ -99,7 +112,8 @@ impl State {
             _ => Answer::text(
                 404,
                 "text/plain",
-                "this is a stand-in for OpenStack; its services are /identity /reservation /compute /image /network\n",
+                "this is a stand-in for OpenStack; its services are /identity /reservation /compute /image /network, \
+                 and its identity provider /auth\n",
             ),
         }
     }

@@ -10,7 +10,7 @@ use super::super::ids::Ids;
 use super::super::shared;
 use super::config::{Bug, Config, User};
 use super::format::uuid_of;
-use super::records::{Credential, FloatingIp, KeyPair, Lease, Port, Server, Token};
+use super::records::{Credential, FloatingIp, Issuer, KeyPair, Lease, Port, Server, Token};
 
 /// The state, as all requests share it.
 pub(super) type Shared = shared::Shared<State>;
@@ -28,6 +28,7 @@ pub(super) struct State {
     pub(super) tokens: BTreeMap<String, Token>,
     /// Access tokens of the identity provider.
     pub(super) access_tokens: BTreeMap<String, User>,
+    pub(super) issuer: Issuer,
     pub(super) leases: Store<Lease>,
     pub(super) servers: Store<Server>,
     pub(super) ports: Store<Port>,
@@ -59,6 +60,7 @@ impl State {
             name: if user == User::AliceRestricted { "restricted" } else { "unrestricted" }.to_owned(),
             user,
             unrestricted: user != User::AliceRestricted,
+            expires: None,
         });
         let access_tokens = User::ALL.into_iter().map(|user| (ids.token(), user)).collect();
         Self {
@@ -70,6 +72,7 @@ impl State {
             credentials: credentials.to_vec(),
             tokens: BTreeMap::new(),
             access_tokens,
+            issuer: Issuer::default(),
             leases: Store::default(),
             servers: Store::default(),
             ports: Store::default(),

@@ -158,7 +158,7 @@ impl Command {
             Self::Provider(command) => commands::provider::run(app, command).await,
             Self::Sandbox(command) => commands::sandbox::run(app, command).await,
             Self::Login(args) => commands::login::run(app, args).await,
-            Self::Logout(args) => commands::login::logout(app, &args),
+            Self::Logout(args) => commands::login::logout(app, &args).await,
             Self::Template(command) => commands::template::run(app, command).await,
             Self::Example(command) => commands::example::run(app, command).await,
             Self::Schema(args) => commands::schema::run(app, args).await,

@@ -3,6 +3,7 @@
 //! Reads are retried when that may help. A changing call is sent once and retried only if it was surely not carried
 //! out; a failure says whether it may have taken effect.
 
+mod app_credential;
 mod blazar;
 mod call;
 mod failure;
@@ -23,7 +24,6 @@ mod token;
 pub(super) use failure::{Failure, FailureKind};
 pub(super) use lease::{Allocation, Host, Lease, NewLease, NewReservation};
 pub(super) use machine::{FloatingIp, Image, KeyPair, Network, NewServer, Server};
-pub(super) use oidc::Device;
 pub(super) use session::Who;
 pub(super) use site::Site;
 

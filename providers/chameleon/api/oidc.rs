@@ -119,6 +119,13 @@ impl Site {
         Ok(access.insert(Access::of(tokens)).token.clone())
     }
 
+    /// Renews the login, so that all sites can use it.
+    pub(crate) async fn renew_login(&self) -> Api<()> {
+        let doing = "renew the login";
+        let (issuer, kept) = self.device_login(doing)?;
+        self.signed_in(issuer, kept, None, doing).await.map(drop)
+    }
+
     /// Exchanges the stored refresh token for an access token; a new refresh token is on disk when this returns.
     async fn refreshed(&self, issuer: &Issuer, kept: &Path, doing: &str) -> Api<Tokens> {
         let endpoints = self.endpoints(issuer, doing).await?;
@@ -171,12 +178,14 @@ impl Site {
             Ok(answer) => answer,
             Err(refusal) => return Err(refused(&refusal, doing)),
         };
-        for url in [Some(&answer.verification_uri), answer.verification_uri_complete.as_ref()].into_iter().flatten() {
+        // A browser will open it: it is written as a URL is.
+        let page = |url: &str| {
             private(url, doing)?;
-        }
+            Ok::<_, Failure>(Url::parse(url).map_or_else(|_| String::new(), String::from))
+        };
         Ok(Device {
-            url: answer.verification_uri,
-            whole_url: answer.verification_uri_complete,
+            url: page(&answer.verification_uri)?,
+            whole_url: answer.verification_uri_complete.as_deref().map(page).transpose()?,
             code: answer.user_code,
             lasts: seconds(answer.expires_in).min(LONGEST_CODE),
             device_code: answer.device_code,

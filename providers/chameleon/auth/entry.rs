@@ -26,6 +26,9 @@ pub(crate) struct Entry {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     cacert: Option<PathBuf>,
     verify: bool,
+    /// Whether the login made the credential at the site.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    made: bool,
 }
 
 impl Entry {
@@ -45,12 +48,27 @@ impl Entry {
             interface: credentials.interface.clone(),
             cacert: credentials.cacert.clone(),
             verify: credentials.verify,
+            made: false,
         })
+    }
+
+    /// The same, of a credential that the login made.
+    pub(crate) fn made(self) -> Self {
+        Self { made: true, ..self }
+    }
+
+    pub(crate) fn is_made(&self) -> bool {
+        self.made
+    }
+
+    /// The application credential's id.
+    pub(crate) fn id(&self) -> &str {
+        &self.id
     }
 
     /// The account under which the vault stores it.
     pub(crate) fn account(&self) -> String {
-        format!("{ACCOUNTS}{} {}", self.site, self.project)
+        account(&self.site, &self.project)
     }
 
     /// The entry as JSON.
@@ -82,6 +100,11 @@ impl Entry {
             verify: self.verify,
         }
     }
+}
+
+/// The account of a site and project.
+pub(crate) fn account(site: &str, project: &str) -> String {
+    format!("{ACCOUNTS}{site} {project}")
 }
 
 /// The site and project of an account.

@@ -1,6 +1,6 @@
 //! Finds the credentials to use, and their source.
 
-use super::super::credentials::{Credentials, Named};
+use super::super::credentials::{Credentials, Method, Named};
 use super::clouds::Clouds;
 use super::entry::{ACCOUNTS, Entry, parts};
 use super::flat::Flat;
@@ -73,6 +73,36 @@ pub(crate) fn is_known(user_environment: &UserEnvironment, vault: &Vault) -> Res
         || finder.environment().is_some()
         || !finder.clouds.names().is_empty()
         || !vault.list(ACCOUNTS)?.is_empty())
+}
+
+/// The clouds whose login is confirmed on a page, of the `OS_*` variables or of `clouds.yaml`, one per site. Sends
+/// nothing.
+pub(crate) fn device_logins(
+    user_environment: &UserEnvironment,
+    vault: &Vault,
+    choice: &Choice,
+) -> Result<Vec<Candidate>> {
+    let finder = Finder { user_environment, vault, clouds: Clouds::read(user_environment)?, choice };
+    let found = match (user_environment.variable("OS_CLOUD"), finder.environment()) {
+        (Some(name), environment) if name != finder.environment_name() || environment.is_none() => {
+            finder.cloud(name)?
+        }
+        (_, Some(flat)) => vec![finder.of_environment(flat)?],
+        _ => {
+            let names = finder.clouds.names();
+            // One of another kind may be incomplete.
+            names.iter().filter_map(|name| finder.cloud(name).ok()).flatten().collect()
+        }
+    };
+    let is_meant = |one: &Candidate| choice.site.as_deref().is_none_or(|word| finder.fits(one, word));
+    let is_device = |one: &Candidate| matches!(one.credentials.method, Method::OidcDevice { .. });
+    let mut each: Vec<Candidate> = Vec::new();
+    for one in found.into_iter().filter(|one| is_device(one) && is_meant(one)) {
+        if !each.iter().any(|before| before.site == one.site) {
+            each.push(one);
+        }
+    }
+    Ok(each)
 }
 
 struct Finder<'a> {

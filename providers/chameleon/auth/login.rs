@@ -8,8 +8,9 @@ use super::super::credentials::{Credentials, Method, Named, credentials_page};
 use super::entry::{ACCOUNTS, Entry, parts};
 use super::find::{Candidate, Choice, find, is_known};
 use super::sites::{SITES, known_site, means, site_at};
+use super::trial::tried;
 use crate::error::{Error, ErrorKind, Result};
-use crate::provider::{Context, LoggedIn, Login, LoginAsk, LoginForm};
+use crate::provider::{Context, LoggedIn, Login, LoginAsk, LoginForm, ShowPage, SignedIn};
 use crate::secret::Vault;
 
 /// Login by application credential, one per site and project.
@@ -95,43 +96,28 @@ impl Login for ChameleonLogin {
             credentials.interface = interface.to_owned();
         }
         credentials.cacert = variable("OS_CACERT").map(|path| context.user_environment.here.join(path));
-        let site = Site::new(credentials.clone(), context.events.clone())?;
-        let who = site.who().await?;
-        if who.restricted == Some(true) {
-            return Err(site.restricted("log in").into());
+        tried(context, credentials).await.map(|(done, _)| done)
+    }
+
+    async fn sign_in(&self, context: &Context, ask: &LoginAsk, show: Option<ShowPage<'_>>) -> Result<Option<SignedIn>> {
+        super::sign_in::sign_in(context, ask, show).await
+    }
+
+    async fn revoke(&self, context: &Context, account: &str, kept: &SecretString) -> Result<bool> {
+        let entry = Entry::read(account, kept)?;
+        if !entry.is_made() {
+            return Ok(false);
         }
-        let mut warnings = Vec::new();
-        let hosts = site.hosts().await?;
-        // Try the reads that later commands need: some roles may lease but not list.
-        for refused in [site.allocations().await.err(), site.leases().await.err(), site.servers().await.err()] {
-            match refused {
-                Some(failure) if failure.kind == FailureKind::Forbidden => {
-                    warnings.push(format!("it may not {}: {}", failure.doing, failure.text));
-                }
-                Some(failure) => return Err(failure.into()),
-                None => {}
+        let id = entry.id().to_owned();
+        let site = Site::new(entry.credentials(), context.events.clone())?;
+        match site.remove_credential(&id).await {
+            Ok(()) => Ok(true),
+            // It ended, or was deleted on the site's page.
+            Err(failure) if matches!(failure.kind, FailureKind::WrongSecret | FailureKind::UnknownCredential) => {
+                Ok(true)
             }
+            Err(failure) => Err(failure.into()),
         }
-        let has = |role: &str| who.roles.iter().any(|name| name == role);
-        if !has("reader") && !has("admin") {
-            warnings.push(format!(
-                "its roles are {}, and `reader` is not among them: some services may refuse to list resources",
-                who.roles.join(", ")
-            ));
-        }
-        let entry = Entry::new(&credentials, site.region(), &who.project_name)?;
-        let reservable = hosts.iter().filter(|host| host.reservable).count();
-        Ok(LoggedIn {
-            account: entry.account(),
-            kept: entry.text()?,
-            place: site.region().to_owned(),
-            project: who.project_name.clone(),
-            seen: vec![
-                format!("you are {} in {}, with the roles {}", who.user_name, who.project_name, who.roles.join(", ")),
-                format!("leases can be made; {reservable} of {} hosts can be reserved", hosts.len()),
-            ],
-            warnings,
-        })
     }
 }
 

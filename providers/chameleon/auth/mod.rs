@@ -5,9 +5,11 @@ mod entry;
 mod find;
 mod flat;
 mod login;
+mod sign_in;
 mod sites;
 #[cfg(test)]
 mod tests;
+mod trial;
 
 pub(super) use find::{Candidate, Choice, find};
 pub(super) use login::ChameleonLogin;

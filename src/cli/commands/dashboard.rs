@@ -241,20 +241,12 @@ fn show(app: &App, opened: &Opened) {
 
 /// Opens the first page in the browser.
 fn browse(app: &App, opened: &Opened, no_open: bool) -> Option<Opener> {
-    let (false, Some(program), Some(first)) = (no_open, browser(app), opened.pages.first()) else { return None };
+    let (false, Some(program), Some(first)) = (no_open, portal::browser(app), opened.pages.first()) else {
+        return None;
+    };
     let opened = portal::open_browser(program, &first.url, &app.paths.runtime);
     if let Err(error) = &opened {
         app.ui.status(format_args!("no browser was opened: {error}"));
     }
     opened.ok()
-}
-
-/// The program that opens a browser, if there is a display.
-fn browser(app: &App) -> Option<&'static str> {
-    let screen = |name| app.variable(name).is_some_and(|value| !value.is_empty());
-    if cfg!(target_os = "macos") {
-        Some("open")
-    } else {
-        (screen("DISPLAY") || screen("WAYLAND_DISPLAY")).then_some("xdg-open")
-    }
 }

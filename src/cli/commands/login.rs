@@ -1,6 +1,7 @@
 //! `gpucl login` and `gpucl logout`.
 
 use std::io::{IsTerminal as _, Read as _};
+use std::sync::{Mutex, PoisonError};
 
 use secrecy::SecretString;
 use serde_json::json;
@@ -9,10 +10,12 @@ use crate::cli::app::App;
 use crate::cli::command_error::usage;
 use crate::cli::exit_code;
 use crate::cli::output::{Table, Ui};
+use crate::cli::portal::{self, Opener, browser};
 use crate::error::{Error, ErrorKind, Result};
-use crate::provider::{Login, LoginAsk};
+use crate::provider::{LoggedIn, Login, LoginAsk, LoginPage, ShowPage, SignedIn};
 use crate::providers;
 use crate::secret::{Store, Vault};
+use crate::util::human;
 
 /// The longest secret, in bytes; longer input is not a secret.
 const LONGEST_SECRET: u64 = 16 * 1024;
@@ -23,7 +26,7 @@ pub(crate) struct Args {
     /// The provider
     #[arg(required_unless_present = "list")]
     provider: Option<String>,
-    /// The site; default: OS_REGION_NAME, else you are asked
+    /// The site; default: OS_REGION_NAME, else all sites, or you are asked
     #[arg(long, value_name = "SITE")]
     site: Option<String>,
     /// The project that the credential must belong to
@@ -54,6 +57,9 @@ pub(crate) struct LogoutArgs {
     /// The project; default: all projects
     #[arg(long, value_name = "NAME")]
     project: Option<String>,
+    /// Leave the credential that `gpucl login` made at the site, and only forget it here
+    #[arg(long)]
+    keep_credential: bool,
 }
 
 pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
@@ -65,6 +71,15 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     let context = app.provider_context(app.plain_events());
     let mut ask = LoginAsk { place: args.site, project: args.project, url: args.url };
     let asks = app.ui.asks() && !args.secret_stdin;
+    if !args.secret_stdin && args.credential_id.is_none() {
+        let opener = Mutex::new(None);
+        let show = |page: &LoginPage| *opener.lock().unwrap_or_else(PoisonError::into_inner) = show(app, &name, page);
+        // A page is shown to somebody who can open it.
+        let show: Option<ShowPage<'_>> = (asks && !app.json()).then_some(&show);
+        if let Some(done) = login.sign_in(&context, &ask, show).await? {
+            return Ok(signed_in(app, &name, done)?);
+        }
+    }
     if ask.place.is_none() && ask.url.is_none() && login.place(&context).is_none() && asks {
         let places = login.places();
         let usual = places.first().cloned().unwrap_or_default();
@@ -102,6 +117,12 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
         return Err(usage(doing, format!("no {what} was given")).into());
     }
     let done = login.check(&context, &ask, &id, secret).await?;
+    report(app, &name, &done)?;
+    Ok(exit_code::DONE)
+}
+
+/// Stores a credential, and says what it gives access to.
+fn report(app: &App, provider: &str, done: &LoggedIn) -> Result<()> {
     let vault = vault(app);
     let store = vault.put(&done.account, &done.kept)?;
     let place = match store {
@@ -110,11 +131,11 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     };
     if app.json() {
         app.ui.json(&json!({
-            "v": 1, "type": "login", "provider": name, "place": done.place, "project": done.project,
+            "v": 1, "type": "login", "provider": provider, "place": done.place, "project": done.project,
             "seen": done.seen, "warnings": done.warnings,
             "store": match store { Store::Keyring => "keyring", Store::File => "file" },
         }));
-        return Ok(exit_code::DONE);
+        return Ok(());
     }
     app.ui.data(format!("logged in to {}", done.place));
     for line in &done.seen {
@@ -124,7 +145,42 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
         app.ui.data(format!("  warning: {warning}"));
     }
     app.ui.data(format!("  stored in {place}"));
+    Ok(())
+}
+
+/// Says at which places the login was taken, and at which it was refused. It failed only if all of them refused.
+fn signed_in(app: &App, provider: &str, done: SignedIn) -> Result<u8> {
+    for account in &done.accounts {
+        report(app, provider, account)?;
+    }
+    let mut refused = done.refused;
+    if done.accounts.is_empty()
+        && let Some((_, error)) = refused.pop_if(|_| true)
+    {
+        return Err(error);
+    }
+    for (place, error) in &refused {
+        if app.json() {
+            app.ui.json(&json!({
+                "v": 1, "type": "login_refused", "provider": provider, "place": place, "error": error.to_string(),
+                "hints": error.hints(),
+            }));
+        } else {
+            app.ui.data(format!("not logged in to {place}: {error}"));
+        }
+    }
     Ok(exit_code::DONE)
+}
+
+/// Shows the page on which the login is confirmed, and opens it if there is a browser.
+fn show(app: &App, provider: &str, page: &LoginPage) -> Option<Opener> {
+    let whole = page.whole_url.as_deref().unwrap_or(&page.url);
+    let minutes = usize::try_from(page.lasts.as_secs().div_ceil(60)).unwrap_or_default();
+    app.ui.status(format!("to log in to {provider}, open {whole}"));
+    app.ui.status(format!("  and confirm the code {} within {}", page.code, human::count(minutes, "minute")));
+    app.ui.status("  (any browser will do, on this machine or another)");
+    let opened = browser(app).map(|program| portal::open_browser(program, whole, &app.paths.runtime));
+    opened.and_then(Result::ok)
 }
 
 fn list(app: &App, only: Option<&str>) -> Result<u8> {
@@ -156,23 +212,38 @@ fn list(app: &App, only: Option<&str>) -> Result<u8> {
 }
 
 /// Deletes stored logins.
-pub(crate) fn logout(app: &App, args: &LogoutArgs) -> anyhow::Result<u8> {
+pub(crate) async fn logout(app: &App, args: &LogoutArgs) -> anyhow::Result<u8> {
     let login = login_of(&args.provider)?;
     let vault = vault(app);
+    let context = app.provider_context(app.plain_events());
     let mut gone = 0;
     for account in vault.list(login.accounts())? {
         let Some((place, project)) = login.parts(&account) else { continue };
         let is_place = args.site.as_deref().is_none_or(|word| login.means(word, &place));
         let is_project = args.project.as_deref().is_none_or(|word| word.eq_ignore_ascii_case(&project));
-        if is_place && is_project && vault.remove(&account)? {
+        if !(is_place && is_project) {
+            continue;
+        }
+        let revoked = match vault.get(&account)? {
+            Some(kept) if !args.keep_credential => login.revoke(&context, &account, &kept).await.map_err(|error| {
+                error
+                    .because("the login is still stored")
+                    .hint(format!("gpucl logout {} --keep-credential   # only forgets it here", args.provider))
+            })?,
+            _ => false,
+        };
+        if vault.remove(&account)? {
             gone += 1;
             if app.json() {
                 app.ui.json(&json!({
                     "v": 1, "type": "logout", "provider": args.provider, "place": place, "project": project,
+                    "revoked": revoked,
                 }));
             } else {
                 let of = if project.is_empty() { String::new() } else { format!(" in {project}") };
-                app.ui.data(format!("deleted the login at {place}{of}; the credential itself is still valid there"));
+                let rest =
+                    if revoked { ", and its credential there" } else { "; the credential itself is still valid there" };
+                app.ui.data(format!("deleted the login at {place}{of}{rest}"));
             }
         }
     }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
+use crate::cli::app::App;
 use crate::error::{Doing as _, ErrorKind, Result};
 use crate::util;
 
@@ -46,4 +47,14 @@ pub fn open_browser(program: &str, url: &str, folder: &Path) -> Result<Opener> {
         .doing(ErrorKind::Host, doing)?;
     tokio::spawn(async move { child.wait().await });
     Ok(opener)
+}
+
+/// The program that opens a browser, if there is a display.
+pub(crate) fn browser(app: &App) -> Option<&'static str> {
+    let screen = |name| app.variable(name).is_some_and(|value| !value.is_empty());
+    if cfg!(target_os = "macos") {
+        Some("open")
+    } else {
+        (screen("DISPLAY") || screen("WAYLAND_DISPLAY")).then_some("xdg-open")
+    }
 }

@@ -18,6 +18,7 @@ mod onward;
 mod page;
 mod serve;
 
+pub(crate) use browser::browser;
 pub use browser::{Opener, open_browser};
 pub use page::{Down, Page, PortalRun, Question, Upstream};
 pub use serve::Portal;

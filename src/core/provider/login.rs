@@ -1,10 +1,12 @@
 //! Login: what a provider with accounts implements.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use secrecy::SecretString;
 
 use super::Context;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// The choices made on the command line.
 #[derive(Debug, Clone, Default)]
@@ -47,6 +49,31 @@ pub struct LoggedIn {
     pub warnings: Vec<String>,
 }
 
+/// A page on which somebody confirms a login.
+#[derive(Debug, Clone)]
+pub struct LoginPage {
+    /// The page's address.
+    pub url: String,
+    /// The address that has the code in it already, if the page takes one.
+    pub whole_url: Option<String>,
+    /// The code to type on the page.
+    pub code: String,
+    /// How long the code is valid.
+    pub lasts: Duration,
+}
+
+/// Shows a page to the user, and returns at once.
+pub type ShowPage<'a> = &'a (dyn Fn(&LoginPage) + Send + Sync);
+
+/// What signing in at all places gave.
+#[derive(Debug, Default)]
+pub struct SignedIn {
+    /// The credentials, stored already, one per place.
+    pub accounts: Vec<LoggedIn>,
+    /// The places that gave none, and why.
+    pub refused: Vec<(String, Error)>,
+}
+
 /// How a provider's credentials are requested, checked and stored.
 #[async_trait]
 pub trait Login: Sync {
@@ -73,4 +100,22 @@ pub trait Login: Sync {
 
     /// Tries the credential and reports what it gives access to. Changes nothing.
     async fn check(&self, context: &Context, ask: &LoginAsk, id: &str, secret: SecretString) -> Result<LoggedIn>;
+
+    /// Signs in at every place at once, and stores a credential for each that it makes there: by what another program has
+    /// stored, or on a page. `None`: there is nothing to sign in with, and the credential is asked for.
+    ///
+    /// Without `show`, nobody is asked: it uses what is stored.
+    async fn sign_in(
+        &self,
+        _context: &Context,
+        _ask: &LoginAsk,
+        _show: Option<ShowPage<'_>>,
+    ) -> Result<Option<SignedIn>> {
+        Ok(None)
+    }
+
+    /// Deletes a stored credential at its place, if `sign_in` made it there; returns whether it did.
+    async fn revoke(&self, _context: &Context, _account: &str, _kept: &SecretString) -> Result<bool> {
+        Ok(false)
+    }
 }

@@ -23,7 +23,7 @@ pub use capability::{Capability, ProviderKind, Runtime, USUAL_POLL};
 pub use context::{Context, UserEnvironment};
 pub use contract::{Factory, FieldError, LoginFile, Lookup, Provider};
 pub use finding::Finding;
-pub use login::{LoggedIn, Login, LoginAsk, LoginForm};
+pub use login::{LoggedIn, Login, LoginAsk, LoginForm, LoginPage, ShowPage, SignedIn};
 pub use manifest::Manifest;
 pub use outage::Outage;
 pub use platform::Platform;
