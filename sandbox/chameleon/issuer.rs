@@ -131,10 +131,11 @@ impl State {
         self.tokens_of(user, &next)
     }
 
-    fn tokens_of(&self, user: User, refresh_token: &str) -> Answer {
+    fn tokens_of(&mut self, user: User, refresh_token: &str) -> Answer {
         let ends = after(self.now(), self.config.issuer.access_life).as_second();
         let claims = format!("{user:?}.{ends}");
         let access_token = format!("{claims}.{}", self.signature(&claims));
+        self.issuer.given.push(access_token.clone());
         Answer::json(
             200,
             json!({"access_token": access_token, "expires_in": self.config.issuer.access_life.as_secs(),

@@ -145,6 +145,11 @@ impl Sandbox {
         self.shared.state().issuer.log_outs
     }
 
+    /// The access tokens that logins were given.
+    pub fn access_tokens_given(&self) -> Vec<String> {
+        self.shared.state().issuer.given.clone()
+    }
+
     /// Ends all logins, as an administrator can.
     pub fn end_logins(&self) {
         self.shared.state().issuer.end_all();

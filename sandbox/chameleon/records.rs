@@ -48,6 +48,8 @@ pub(super) struct Issuer {
     pub(super) logins: BTreeMap<u64, Login>,
     pub(super) made: u64,
     pub(super) log_outs: usize,
+    /// The access tokens that were issued.
+    pub(super) given: Vec<String>,
 }
 
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use gpucl::sandbox::chameleon::{Config, IssuerConfig, Sandbox, User};
@@ -38,8 +38,12 @@ struct Lab {
 impl Lab {
     /// A user with a clouds.yaml, and without a login.
     fn new(issuer: IssuerConfig) -> Self {
+        Self::of(Config { issuer, ..Config::default() })
+    }
+
+    fn of(config: Config) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let sandbox = runtime.block_on(Sandbox::start(Config { issuer, ..Config::default() })).unwrap();
+        let sandbox = runtime.block_on(Sandbox::start(config)).unwrap();
         let mut env = TestEnv::new();
         env.set("GPUCL_KEYRING", "off");
         let lab = Self { env, sandbox, _runtime: runtime };
@@ -293,6 +297,50 @@ fn begun(lab: &Lab, arguments: &[&str]) -> (Child, String, impl Iterator<Item = 
         Some(code.to_owned())
     });
     (child, code.unwrap(), lines)
+}
+
+/// Only the file of `ccauth` and the stored login have secrets; the stand-in's clock is an hour ahead meanwhile.
+#[test]
+fn no_secret_of_a_login_is_beyond_its_place() {
+    let config = Config { clock_offset: jiff::SignedDuration::from_hours(1), ..Config::default() };
+    let lab = Lab::of(config).with_ccauth();
+    let mut secrets = vec![lab.token()];
+    let mut said = String::new();
+    let commands: [&[&str]; 4] = [
+        &["offers", "--provider", "chameleon"],
+        &["login", "chameleon"],
+        &["lease", "--node", "liqid01", "--hours", "3", "--yes", "--cloud", "chameleon"],
+        &["lease", "list", "--output", "json", "--cloud", "chameleon"],
+    ];
+    for arguments in commands {
+        let outcome = lab.env.run(arguments).exits(0);
+        said.push_str(&outcome.stdout);
+        said.push_str(&outcome.stderr);
+        secrets.push(lab.token());
+    }
+    secrets.extend(lab.sandbox.access_tokens_given());
+    let stored = lab.env.home().join(".config/gpucl/credentials.yaml");
+    let text = std::fs::read_to_string(&stored).unwrap();
+    let secret = text.split("\"secret\":\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap();
+    assert!(secrets.len() >= 6 && secret.len() > 20, "{secrets:?}");
+    for secret in secrets.iter().map(String::as_str).chain([secret]) {
+        assert!(!said.contains(secret), "{said}");
+        let found = files_with(lab.env.root(), secret.as_bytes());
+        assert!(found.iter().all(|file| *file == lab.kept() || *file == stored), "{found:?}");
+    }
+}
+
+fn files_with(folder: &Path, text: &[u8]) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap().flatten();
+    let found = entries.flat_map(|entry| match entry.file_type().unwrap() {
+        kind if kind.is_dir() => files_with(&entry.path(), text),
+        kind if kind.is_file() => {
+            let bytes = std::fs::read(entry.path()).unwrap();
+            bytes.windows(text.len()).any(|part| part == text).then(|| entry.path()).into_iter().collect()
+        }
+        _ => Vec::new(),
+    });
+    found.collect()
 }
 
 #[test]
