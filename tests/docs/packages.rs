@@ -52,6 +52,12 @@ fn tree(folder: &Path, reversed: bool) {
         ("share/bash-completion/completions/gpucl", "complete gpucl"),
         ("source/CHANGELOG.md", "# Changelog"),
         ("source/LICENSE-MIT", "Permission is hereby granted"),
+        ("source/LICENSE-APACHE", "Apache License"),
+        ("source/README.md", "# gpucl"),
+        (
+            "source/pyproject.toml",
+            "name = \"gpucl\"\ndescription = \"A\"\nlicense = \"MIT\"\nrequires-python = \">=3.7\"\n",
+        ),
     ];
     if reversed {
         files.reverse();
@@ -78,14 +84,27 @@ fn packing_the_same_files_gives_the_same_bytes() {
             assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
         };
         let tarball = folder.join("to/share.tar.gz");
-        run(Command::new("python3").arg(root().join("packaging/tarball.py")).arg(folder.join("share")).arg(&tarball));
+        run(Command::new("python3")
+            .arg(root().join("packaging/tarball.py"))
+            .arg(folder.join("share"))
+            .arg(&tarball)
+            .arg("9"));
+        run(Command::new("python3")
+            .arg(root().join("packaging/wheel.py"))
+            .args(["0.1.0", "manylinux_2_34_x86_64"])
+            .args(["program", "share", "source", "to"].map(|name| folder.join(name))));
         if has_dpkg {
             run(Command::new(root().join("packaging/deb"))
                 .args(["0.1.0", "x86_64-unknown-linux-gnu"])
-                .args(["program", "share", "source", "to"].map(|name| folder.join(name))));
+                .args(["program", "share", "source", "to"].map(|name| folder.join(name)))
+                .args(["libc6 (>= 2.17)", "6"]));
         }
         let read = |name: &str| std::fs::read(folder.join("to").join(name)).unwrap();
-        (read("share.tar.gz"), has_dpkg.then(|| read("gpucl_0.1.0_amd64.deb")))
+        (
+            read("share.tar.gz"),
+            read("gpucl-0.1.0-py3-none-manylinux_2_34_x86_64.whl"),
+            has_dpkg.then(|| read("gpucl_0.1.0_amd64.deb")),
+        )
     };
     assert!(packed(one.path()) == packed(other.path()), "the packages differ");
     if !has_dpkg {
