@@ -8,9 +8,11 @@ use super::{documents, read, root};
 
 /// Whoever takes that name on an index would own those who install it.
 #[test]
-fn no_document_installs_gpucl_by_a_name_on_an_index() {
-    let installers =
-        ["pip install ", "pip3 install ", "uv tool install ", "uvx ", "pipx install ", "pipx run ", "uv add "];
+fn no_document_and_no_message_installs_gpucl_by_a_name_on_an_index() {
+    let installers = [
+        "pip install ", "pip3 install ", "uv tool install ", "uvx ", "pipx install ", "pipx run ", "uv add ",
+        "cargo install ",
+    ];
     let by_name = |line: &str| {
         installers.iter().any(|installer| {
             let arguments = line.split(installer).skip(1).flat_map(|rest| rest.split([' ', '`', '"', '\'']));
@@ -19,7 +21,8 @@ fn no_document_installs_gpucl_by_a_name_on_an_index() {
     };
     assert!(by_name("`pip install --user gpucl`, then") && by_name("pipx install gpucl==0.1.0"));
     assert!(!by_name("pip install ./gpucl-0.1.0-py3-none-any.whl") && !by_name("cargo install --path ."));
-    for path in documents() {
+    let code = crate::architecture::rust(&["src", "providers", "sandbox"]).into_iter().map(|path| root().join(path));
+    for path in documents().into_iter().chain(code) {
         let text = std::fs::read_to_string(&path).unwrap();
         for (number, line) in (1..).zip(text.lines()) {
             assert!(!by_name(line), "{}:{number}: {line}", path.display());
