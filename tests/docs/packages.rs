@@ -10,7 +10,13 @@ use super::{documents, read, root};
 #[test]
 fn no_document_and_no_message_installs_gpucl_by_a_name_on_an_index() {
     let installers = [
-        "pip install ", "pip3 install ", "uv tool install ", "uvx ", "pipx install ", "pipx run ", "uv add ",
+        "pip install ",
+        "pip3 install ",
+        "uv tool install ",
+        "uvx ",
+        "pipx install ",
+        "pipx run ",
+        "uv add ",
         "cargo install ",
     ];
     let by_name = |line: &str| {
