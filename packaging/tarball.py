@@ -1,6 +1,6 @@
 """Packs a folder, under its name, as a .tar.gz whose bytes depend on nothing but what is in it and SOURCE_DATE_EPOCH.
 
-usage: packaging/tarball.py FOLDER FILE
+usage: packaging/tarball.py FOLDER FILE LEVEL     (LEVEL: how much it is compressed, 1 to 9)
 """
 
 import gzip
@@ -18,8 +18,8 @@ def plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
     return entry
 
 
-folder, file = map(pathlib.Path, sys.argv[1:])
-with open(file, "wb") as raw, gzip.GzipFile("", "wb", 9, raw, mtime=0) as packed:
+folder, file = map(pathlib.Path, sys.argv[1:3])
+with open(file, "wb") as raw, gzip.GzipFile("", "wb", int(sys.argv[3]), raw, mtime=0) as packed:
     with tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT) as tar:
         for path in [folder, *sorted(folder.rglob("*"))]:
             tar.add(path, str(path.relative_to(folder.parent)), recursive=False, filter=plain)

@@ -36,7 +36,7 @@ fn project() -> Vec<String> {
     files(&tops.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
-fn rust(tops: &[&str]) -> Vec<String> {
+pub(crate) fn rust(tops: &[&str]) -> Vec<String> {
     files(tops).into_iter().filter(|path| path.ends_with(".rs")).collect()
 }
 

@@ -70,8 +70,10 @@ apt_fetch() {
   echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $suite main" >"$d/etc/sources.list"
   local o=(-q -o Dir::State="$d/state" -o Dir::State::status="$d/status" -o Dir::Cache="$d/cache" -o Dir::Etc::SourceList="$d/etc/sources.list"
     -o Dir::Etc::SourceParts=/dev/null -o Dir::Etc::Preferences=/dev/null -o Dir::Etc::PreferencesParts=/dev/null -o APT::Sandbox::User=root -o Acquire::Languages=none)
-  [ -e "$d/updated" ] || { apt-get "${o[@]}" update && touch "$d/updated"; }
-  ( cd "$to" && apt-get "${o[@]}" download "$package" )
+  # In CI, the testbeds of hosts and of packages are made side by side.
+  ( flock 7
+    [ -e "$d/updated" ] || { apt-get "${o[@]}" update && touch "$d/updated"; } || exit
+    cd "$to" && apt-get "${o[@]}" download "$package" ) 7>"$d/lock"
 }
 
 # The sources of what `bake` stands on.

@@ -13,9 +13,19 @@ ubuntu_keyring() {
 PACKAGES=python3,python3-venv,ca-certificates,openssh-client
 # The name by which users know a system, its suite, and its distribution.
 SYSTEMS="debian-12:bookworm:debian debian-13:trixie:debian ubuntu-22.04:jammy:ubuntu ubuntu-24.04:noble:ubuntu"
+# Too old for Ray, and for pip with these wheels.
+OLD=ubuntu-16.04:xenial:ubuntu
 
-suite_of() { local s; for s in $SYSTEMS; do case $s in "$1:"*) s=${s#*:}; echo "${s%:*}" ;; esac; done; }
-distribution_of() { local s; for s in $SYSTEMS; do case $s in "$1:"*) echo "${s##*:}" ;; esac; done; }
+suite_of() { local s; for s in $SYSTEMS $OLD; do case $s in "$1:"*) s=${s#*:}; echo "${s%:*}" ;; esac; done; }
+distribution_of() { local s; for s in $SYSTEMS $OLD; do case $s in "$1:"*) echo "${s##*:}" ;; esac; done; }
+
+# The oldest and the newest system on which a program runs that was built on this machine: with C code compiled for
+# glibc 2.38 or newer, it needs 2.38; else 2.34, in which the library of threads became part of the main one.
+two_systems() {
+  local here
+  here=$(getconf GNU_LIBC_VERSION | cut -d' ' -f2)
+  if [ "$(printf '%s\n2.38\n' "$here" | sort -V | head -1)" = 2.38 ]; then echo "ubuntu-24.04 debian-13"; else echo "ubuntu-22.04 debian-13"; fi
+}
 
 # The mirror of this machine's own apt, or the default of debootstrap's script for the other distribution.
 mirror_of() {

@@ -8,9 +8,17 @@ use super::{documents, read, root};
 
 /// Whoever takes that name on an index would own those who install it.
 #[test]
-fn no_document_installs_gpucl_by_a_name_on_an_index() {
-    let installers =
-        ["pip install ", "pip3 install ", "uv tool install ", "uvx ", "pipx install ", "pipx run ", "uv add "];
+fn no_document_and_no_message_installs_gpucl_by_a_name_on_an_index() {
+    let installers = [
+        "pip install ",
+        "pip3 install ",
+        "uv tool install ",
+        "uvx ",
+        "pipx install ",
+        "pipx run ",
+        "uv add ",
+        "cargo install ",
+    ];
     let by_name = |line: &str| {
         installers.iter().any(|installer| {
             let arguments = line.split(installer).skip(1).flat_map(|rest| rest.split([' ', '`', '"', '\'']));
@@ -19,7 +27,8 @@ fn no_document_installs_gpucl_by_a_name_on_an_index() {
     };
     assert!(by_name("`pip install --user gpucl`, then") && by_name("pipx install gpucl==0.1.0"));
     assert!(!by_name("pip install ./gpucl-0.1.0-py3-none-any.whl") && !by_name("cargo install --path ."));
-    for path in documents() {
+    let code = crate::architecture::rust(&["src", "providers", "sandbox"]).into_iter().map(|path| root().join(path));
+    for path in documents().into_iter().chain(code) {
         let text = std::fs::read_to_string(&path).unwrap();
         for (number, line) in (1..).zip(text.lines()) {
             assert!(!by_name(line), "{}:{number}: {line}", path.display());
@@ -52,6 +61,12 @@ fn tree(folder: &Path, reversed: bool) {
         ("share/bash-completion/completions/gpucl", "complete gpucl"),
         ("source/CHANGELOG.md", "# Changelog"),
         ("source/LICENSE-MIT", "Permission is hereby granted"),
+        ("source/LICENSE-APACHE", "Apache License"),
+        ("source/README.md", "# gpucl"),
+        (
+            "source/pyproject.toml",
+            "name = \"gpucl\"\ndescription = \"A\"\nlicense = \"MIT\"\nrequires-python = \">=3.7\"\n",
+        ),
     ];
     if reversed {
         files.reverse();
@@ -78,14 +93,27 @@ fn packing_the_same_files_gives_the_same_bytes() {
             assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
         };
         let tarball = folder.join("to/share.tar.gz");
-        run(Command::new("python3").arg(root().join("packaging/tarball.py")).arg(folder.join("share")).arg(&tarball));
+        run(Command::new("python3")
+            .arg(root().join("packaging/tarball.py"))
+            .arg(folder.join("share"))
+            .arg(&tarball)
+            .arg("9"));
+        run(Command::new("python3")
+            .arg(root().join("packaging/wheel.py"))
+            .args(["0.1.0", "manylinux_2_34_x86_64"])
+            .args(["program", "share", "source", "to"].map(|name| folder.join(name))));
         if has_dpkg {
             run(Command::new(root().join("packaging/deb"))
                 .args(["0.1.0", "x86_64-unknown-linux-gnu"])
-                .args(["program", "share", "source", "to"].map(|name| folder.join(name))));
+                .args(["program", "share", "source", "to"].map(|name| folder.join(name)))
+                .args(["libc6 (>= 2.17)", "6"]));
         }
         let read = |name: &str| std::fs::read(folder.join("to").join(name)).unwrap();
-        (read("share.tar.gz"), has_dpkg.then(|| read("gpucl_0.1.0_amd64.deb")))
+        (
+            read("share.tar.gz"),
+            read("gpucl-0.1.0-py3-none-manylinux_2_34_x86_64.whl"),
+            has_dpkg.then(|| read("gpucl_0.1.0_amd64.deb")),
+        )
     };
     assert!(packed(one.path()) == packed(other.path()), "the packages differ");
     if !has_dpkg {

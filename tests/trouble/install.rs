@@ -2,10 +2,13 @@
 
 use super::tools::{Running, state_folder};
 use super::tools::{
-    SPEC, down_leaves_nothing, kill, process, processes, real_python, runs, signal, status, tools, until,
+    SPEC, contents, down_leaves_nothing, kill, process, processes, real_python, runs, signal, status, tools, until,
 };
 use crate::support::{TestEnv, turn};
 use rustix::process::Signal;
+
+/// Of the index that is behind a login.
+const PASSWORD: &str = "pass-4-word";
 
 /// `up` fails in a step of the preparation; what is there is said, and goes with `down`.
 #[track_caller]
@@ -15,10 +18,14 @@ fn up_fails_in(env: &TestEnv, step: &str, says: &[&str]) {
     for text in says {
         outcome = outcome.says(text);
     }
-    let _ = outcome
+    let outcome = outcome
         .says("left behind: host-0\n")
         .says("hint: gpucl up $TEST/work/cluster.yaml   # goes on from here\n")
         .says("hint: gpucl down -c t   # removes what is there\n");
+    for (path, bytes) in contents(&env.home()) {
+        assert!(!String::from_utf8_lossy(&bytes).contains(PASSWORD), "{} holds the index's password", path.display());
+    }
+    assert!(!format!("{}{}", outcome.stdout, outcome.stderr).contains(PASSWORD), "{}", outcome.stderr);
     assert_eq!(status(env)["phase"], "unfinished");
     let environments = env.home().join(".cache/gpucl/environments");
     let made = std::fs::read_dir(&environments).into_iter().flatten().flatten().filter(|entry| entry.path().is_dir());
@@ -57,9 +64,10 @@ fn a_package_index_that_cannot_be_reached() {
     let mut env = TestEnv::new();
     tools(&mut env, Some(&format!("exec '{}' \"$@\"", real_python().display())), None);
     // Nobody listens on the port of `discard`, and nothing is found anywhere else.
+    let index = format!("http://someone:{PASSWORD}@127.0.0.1:9/simple");
     for (name, value) in [
         ("PIP_CONFIG_FILE", "/dev/null"),
-        ("PIP_INDEX_URL", "http://127.0.0.1:9/simple"),
+        ("PIP_INDEX_URL", index.as_str()),
         ("PIP_EXTRA_INDEX_URL", ""),
         ("PIP_FIND_LINKS", ""),
         ("PIP_RETRIES", "0"),

@@ -41,7 +41,7 @@ fn a_state_of_a_newer_version_is_refused_and_nothing_is_changed() {
             .exits(1)
             .says("error: failed to read $TEST/home/.local/state/gpucl/clusters/t/snapshot.json\n")
             .says("Caused by: it has version 99, and this gpucl knows version 3: a newer gpucl wrote it\n")
-            .says("hint: use that newer gpucl, or update this one with `cargo install gpucl`; nothing was changed\n");
+            .says("hint: use that newer gpucl, or install it over this one (type -a gpucl   # shows all that are installed); nothing was changed\n");
     }
     // One that cannot be read does not hide the others.
     let _ = env.run(&["list"]).exits(1).prints(" t        unreadable").says("a newer gpucl wrote it");

@@ -77,7 +77,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<Line>> {
 pub(super) fn newer(error: Error, version: u64) -> Error {
     error
         .because(format!("it has version {version}, and this gpucl knows version {VERSION}: a newer gpucl wrote it"))
-        .hint("use that newer gpucl, or update this one with `cargo install gpucl`; nothing was changed")
+        .hint("use that newer gpucl, or install it over this one (type -a gpucl   # shows all that are installed); nothing was changed")
 }
 
 /// Adds to an error that the file was written by an older gpucl, whose format is no longer supported.

@@ -60,6 +60,19 @@ pub fn innermost(error: &reqwest::Error) -> &dyn std::error::Error {
     cause
 }
 
+/// Whether it is the proxy of the user's environment that could not be reached, or that refused.
+pub fn is_of_proxy(error: &reqwest::Error) -> bool {
+    let mut cause = Some(error as &dyn std::error::Error);
+    while let Some(one) = cause {
+        // The type behind it is private.
+        if one.to_string().starts_with("tunnel error") {
+            return true;
+        }
+        cause = one.source();
+    }
+    false
+}
+
 /// Why a body was not read completely.
 #[derive(Debug)]
 pub enum Unread {

@@ -9,10 +9,13 @@ HOST=gpucl-testbed/host:fresh-$(digest "$BASE" "$HOST_PACKAGES" "$(files_digest 
 # Ubuntu's archive keys: there on Ubuntu; on Debian from the package of a newer suite.
 ubuntu_keyring() {
   local k=/usr/share/keyrings/ubuntu-archive-keyring.gpg d=$CACHE/ubuntu-keyring f
-  [ -e "$k" ] || k=$d/x/usr/share/keyrings/ubuntu-archive-keyring.gpg
   if [ ! -e "$k" ]; then
-    apt_fetch sid ubuntu-keyring "$d" >&2
-    for f in "$d"/ubuntu-keyring*.deb; do dpkg -x "$f" "$d/x"; done
+    k=$d/x/usr/share/keyrings/ubuntu-archive-keyring.gpg
+    mkdir -p "$d"
+    ( flock 6
+      [ ! -e "$k" ] || exit 0
+      apt_fetch sid ubuntu-keyring "$d" >&2 || exit
+      for f in "$d"/ubuntu-keyring*.deb; do dpkg -x "$f" "$d/x"; done ) 6>"$d/lock"
   fi
   [ -e "$k" ] || { find "$d" >&2; return 1; }
   printf '%s\n' "$k"

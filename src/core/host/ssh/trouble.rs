@@ -163,6 +163,7 @@ impl Trouble {
                 .hint("chmod 600 THE-KEY"),
             Cause::BadConfiguration => error
                 .because(self.line())
+                .hint("ssh -V   # gpucl needs OpenSSH 8 or newer; older ones do not know all options that it uses")
                 .hint(format!("ssh -G {}   # shows what is wrong with your configuration", block.entry.target.node)),
             Cause::LongPath => error
                 .because(self.line())
@@ -306,6 +307,15 @@ Host key verification failed.";
             assert_eq!((trouble.cause, trouble.retry(false)), (cause, retry), "{text}");
         }
         assert_eq!(Trouble::of("Could not resolve hostname gpu: x").retry(true), Retry::Waits);
+    }
+
+    /// As OpenSSH 7.2 says it.
+    #[test]
+    fn an_ssh_that_does_not_know_our_options_is_asked_for_its_version() {
+        let trouble = Trouble::of("/state/clusters/t/ssh_config.own: line 7: Bad configuration option: include\n");
+        let error = trouble.error(&block(Trust::FirstUse));
+        assert_eq!(error.retry_status(), Status::Permanent);
+        assert!(error.hints()[0].starts_with("ssh -V   # gpucl needs OpenSSH 8 or newer"), "{:?}", error.hints());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use reqwest::header::{ACCEPT, HeaderMap, RETRY_AFTER};
 use reqwest::{ClientBuilder, Method, RequestBuilder, StatusCode, Url};
 
 use crate::error::{Error, ErrorKind, LeftBehind, Status};
-use crate::util::http::{Unread, body, innermost};
+use crate::util::http::{Unread, body, innermost, is_of_proxy};
 pub use crate::util::http::{built, is_loopback};
 
 /// The timeout of one request: creating a lease or launching an instance takes many seconds on a busy service.
@@ -180,14 +180,24 @@ impl<K> Failure<K> {
         // No URL here has a secret.
         let cause = innermost(error);
         let place = error.url().and_then(Url::host_str).unwrap_or(place);
+        let is_of_proxy = is_of_proxy(error);
         let (why, text) = match error {
+            _ if is_of_proxy => (
+                Unanswered::Unreachable,
+                format!("{place} cannot be reached through the proxy in HTTPS_PROXY: {cause}"),
+            ),
             error if error.is_connect() => (Unanswered::Unreachable, format!("{place} cannot be reached: {cause}")),
             error if error.is_timeout() => (Unanswered::Timeout, format!("{place} did not answer in time")),
             error if error.is_builder() => (Unanswered::NotSent, format!("the request cannot be made: {cause}")),
             _ => (Unanswered::Cut, format!("the connection to {place} broke: {cause}")),
         };
         let was_sent = matches!(why, Unanswered::Timeout | Unanswered::Cut);
-        Self::new(why.into(), doing, text).effect(if was_sent { Effect::of(method) } else { Effect::None })
+        let failure = Self::new(why.into(), doing, text);
+        let failure = failure.effect(if was_sent { Effect::of(method) } else { Effect::None });
+        if !is_of_proxy {
+            return failure;
+        }
+        failure.hint(format!("check the proxy's address and login, or go past it: export NO_PROXY={place}"))
     }
 
     /// Adds a hint.
