@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::future::join_all;
 use jiff::Timestamp;
 
 use super::affected_paths::affected_paths;
@@ -175,6 +176,8 @@ impl Substrate for OnHosts {
         goal: Goal,
     ) -> Result<usize> {
         let is_reported = self.remarks_on_capacity(&pipeline.ledger.state()).is_some();
+        // Of hosts that were there: the others get theirs when they are prepared.
+        join_all(self.hosts().iter().map(|host| self.give_own_key(host))).await;
         let operations = carry_to(pipeline, self, loaded, offers, observed, goal).await?;
         self.note_promises(pipeline.ledger)?;
         // Of hosts that did not exist before.

@@ -160,6 +160,7 @@ impl Provider for Cloud {
             reserves: false,
             hosts_vanish: true,
             is_here: false,
+            host_key_in_user_data: false,
             boot: BOOT,
             several_resources: false,
             behind_first: false,

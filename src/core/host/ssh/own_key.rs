@@ -98,3 +98,6 @@ async fn ask(host: &SshHost, step: &str, given: &str, own: &str, sign: &str) -> 
         Err(error) => run(&host.as_user()).await.map_err(|_| error),
     }
 }
+
+#[cfg(test)]
+mod tests;

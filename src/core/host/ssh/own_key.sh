@@ -40,7 +40,7 @@ find_config() {
     case $program in /*/sshd) ;; *) program=$(command -v sshd) || failed 'its program sshd was not found' ;; esac
 }
 
-sshd() { "$program" ${config:+-f "$config"} "$@"; }
+run_sshd() { "$program" ${config:+-f "$config"} "$@"; }
 
 # Prints the public half of a private key: type and key. Nothing when the file is missing, or half written.
 public_of() { ssh-keygen -y -P '' -f "$1" 2>/dev/null </dev/null | cut -d ' ' -f 1,2; }
@@ -48,7 +48,7 @@ public_of() { ssh-keygen -y -P '' -f "$1" 2>/dev/null </dev/null | cut -d ' ' -f
 # Sets `found`, the file of the given key, or `taken`, that of the new one.
 find_key() {
     found='' taken=''
-    files=$(sshd -T 2>/dev/null | sed -n 's/^hostkey //p')
+    files=$(run_sshd -T 2>/dev/null | sed -n 's/^hostkey //p')
     [ -n "$files" ] || files=$(ls /etc/ssh/ssh_host_*_key 2>/dev/null)
     IFS='
 '
@@ -83,7 +83,7 @@ make_key() {
 
 take_key() {
     # With a mistake in its configuration it would end instead of reading it again.
-    said=$(sshd -t 2>&1) || failed "its SSH server refuses its own configuration: $said"
+    said=$(run_sshd -t 2>&1) || failed "its SSH server refuses its own configuration: $said"
     if [ -n "$found" ]; then
         [ "$(public_of "$found.gpucl")" = "$own" ] || failed "$found.gpucl is no longer the key that was made"
         sync "$found.gpucl" 2>/dev/null || sync
