@@ -10,6 +10,7 @@ use gpucl::sandbox::chameleon::User;
 
 use super::site::{Held, Site};
 use crate::hosts::{data_in_and_results_out, example, gpucl, openstack_script, with_data};
+use crate::lambda::host_key::only_its_own_key_is_known;
 use crate::support::{TestEnv, interrupt, turn, until, until_or};
 
 /// Hosts of this kind from now on: with what is downloaded already, or without.
@@ -107,6 +108,7 @@ fn a_scheduled_cluster_comes_up_in_the_background_and_runs() {
     let up = until("the end of who brought it up", 30, || Some(gpucl(&env, &["up"])).filter(|up| up.code != Some(4)));
     let up = up.exits(0).prints("ready:").says("Stand-in GPU");
     println!("{}", up.stdout);
+    only_its_own_key_is_known(&env, &env.home().join(".local/state/gpucl/clusters/demo"));
     env.run(&["status"]).exits(0).says("its hosts will be taken away at");
     data_in_and_results_out(&env, None);
     runs_jobs_and_goes(&site, &env, 1);

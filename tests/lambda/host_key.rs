@@ -48,8 +48,8 @@ fn in_use(env: &TestEnv) -> usize {
 }
 
 /// The keys in the cluster's `known_hosts`.
-fn known(env: &TestEnv) -> Vec<String> {
-    let text = std::fs::read_to_string(state(env).join("known_hosts")).unwrap();
+fn known(state: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(state.join("known_hosts")).unwrap();
     text.lines().map(|line| line.split_once(' ').unwrap().1.to_owned()).collect()
 }
 
@@ -72,20 +72,27 @@ fn kill_when(env: &TestEnv, what: &str, is_so: impl Fn() -> bool) {
     println!("killed when {what}, after {:.1} s", begun.elapsed().as_secs_f64());
 }
 
-/// Whether a host can be logged in to by somebody who accepts only this key.
-fn accepts(env: &TestEnv, address: &str, key: &str) -> bool {
+/// Whether the head can be logged in to by somebody who accepts only this key.
+fn accepts(env: &TestEnv, state: &Path, key: &str) -> bool {
+    let known = std::fs::read_to_string(state.join("known_hosts")).unwrap();
     let file = env.root().join("accepted");
-    std::fs::write(&file, format!("host {key}\n")).unwrap();
+    std::fs::write(&file, format!("{} {key}\n", known.split_whitespace().next().unwrap())).unwrap();
     let mut ssh = Command::new("ssh");
-    ssh.args(["-F", "none", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes", "-o", "HostKeyAlias=host"]);
-    ssh.arg("-o")
-        .arg(format!("UserKnownHostsFile={}", file.display()))
-        .arg("-i")
-        .arg(state(env).join("secrets/ssh_login"));
-    let output = ssh.args(["-p", &PORT.to_string(), address, "true"]).stdin(Stdio::null()).output().unwrap();
+    ssh.arg("-o").arg(format!("UserKnownHostsFile={}", file.display())).args(["-o", "BatchMode=yes", "-F"]);
+    let output = ssh.arg(state.join("ssh_config")).args(["head", "true"]).stdin(Stdio::null()).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success() || said.contains("HOST IDENTIFICATION HAS CHANGED"), "{said}");
     output.status.success()
+}
+
+/// Of a cluster of one host with this state, only the key that the host made is known; the one in its user data is
+/// refused.
+#[track_caller]
+pub(crate) fn only_its_own_key_is_known(env: &TestEnv, state: &Path) {
+    let given = plain(&std::fs::read_to_string(state.join("secrets/ssh_host0.pub")).unwrap());
+    let [own] = known(state).try_into().unwrap();
+    assert!(own != given && accepts(env, state, &own) && !accepts(env, state, &given), "{own} {given}");
+    assert!(!state.join("secrets/ssh_host0").exists());
 }
 
 #[test]
@@ -132,18 +139,17 @@ fn up_killed_at_any_step_of_the_replacement_gets_in_again() {
     kill_when(&env, "the host has taken its key", || in_file() != before);
     assert_eq!(in_use(&env), 0);
     let own = public_of(&host().unwrap().join("host_key"));
-    assert_eq!(known(&env), [first.clone(), own.clone()]);
+    assert_eq!(known(&state(&env)), [first.clone(), own.clone()]);
     kill_when(&env, "its key is known to be in use", || in_use(&env) == 1);
 
     let noted = || std::fs::metadata(state(&env).join("host_keys.json")).unwrap().modified().unwrap();
     let before = noted();
     kill_when(&env, "the host is prepared", || count(&state(&env), ("noted", "host0", "ray_env")) > 0);
     assert_eq!(noted(), before, "a key is replaced once");
-    let address = instance().unwrap().ip.unwrap();
-    assert_eq!(known(&env), [own.clone()], "only the new key is known");
-    assert!(accepts(&env, &address, &own) && !accepts(&env, &address, &first), "the injected key is refused");
-    assert_eq!(given(), first, "and the service of user data still has it");
-    assert!(!state(&env).join("secrets/ssh_host0").exists());
+    only_its_own_key_is_known(&env, &state(&env));
+    assert_eq!(known(&state(&env)), [own]);
+    assert_eq!(given(), first, "the service of user data has the other one, as before");
+
     // Another host at the same address has another key in its user data, and is known by that.
     assert!(sandbox.terminate_behind_our_back(&instance().unwrap().id));
     kill_when(&env, "the next host uses its own key", || in_use(&env) == 2);
