@@ -371,6 +371,11 @@ impl Fleet {
         })
     }
 
+    /// Whether hosts have a host key from their user data until they have one of their own.
+    pub(super) fn replaces_host_keys(&self) -> bool {
+        self.replaces_host_keys
+    }
+
     /// Has a host use a host key of its own, if the one that it was given can be read by others. Nothing happens to a host
     /// that is not connected.
     pub(super) async fn give_own_key(&self, host: &Key) -> Result<()> {

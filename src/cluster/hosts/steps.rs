@@ -40,12 +40,13 @@ impl OnHosts {
         ledger.note_host(host, |host| host.ports = Some(own.ports.clone()))?;
         let stage = layout.preparation(host, &layout.nodes()?)?;
         let stage = self.run_stage(connected.as_ref(), &stage);
-        let (report, given) = tokio::join!(stage, self.fleet.give_own_key(host));
+        let (report, mut given) = tokio::join!(stage, self.give_own_key(host));
         let report = report?;
         if given.is_err() {
             // The stage may have restarted the host meanwhile.
-            self.give_own_key(host).await;
+            given = self.give_own_key(host).await;
         }
+        self.warn_of_given_key(host, given);
         for moved in images::record(&ledger.folder(), report.values.get("images").map_or("", String::as_str))? {
             self.events.warn(moved.warning(&host.display_name()));
             let lines = self.fleet.run(host, "give the recorded images to", &moved.script()).await?;
@@ -60,9 +61,17 @@ impl OnHosts {
         Ok(())
     }
 
-    /// Has a host use a host key of its own. That it cannot is a warning: the connection is as certain as it was.
-    pub(super) async fn give_own_key(&self, host: &Key) {
-        if let Err(error) = self.fleet.give_own_key(host).await {
+    /// Has a host use a host key of its own, unless it does.
+    pub(super) async fn give_own_key(&self, host: &Key) -> Result<()> {
+        let given = self.fleet.give_own_key(host);
+        self.cancel.unless_pressed(&format!("replace the host key of {}", host.display_name()), given).await
+    }
+
+    /// Warns if a host could not be given a key of its own: the connection is as certain as it was.
+    pub(super) fn warn_of_given_key(&self, host: &Key, given: Result<()>) {
+        if let Err(error) = given
+            && error.kind() != ErrorKind::Cancelled
+        {
             let (name, why) = (host.display_name(), error.causes().join(": "));
             self.events.warn(format!(
                 "{name} keeps the host key from its user data, which programs on it can read: {why}. The next `gpucl up` \
