@@ -16,8 +16,10 @@ use crate::support::{TestEnv, turn};
 /// Nobody else of the tests has it.
 const PORT: u16 = 2295;
 
+const UP: [&str; 2] = ["up", "--yes"];
+
 /// Type and key of a public key.
-fn plain(text: &str) -> String {
+pub(crate) fn plain(text: &str) -> String {
     text.split_whitespace().take(2).collect::<Vec<_>>().join(" ")
 }
 
@@ -34,16 +36,17 @@ fn private_in(user_data: &str) -> String {
 }
 
 /// The cluster's state folder.
-fn state(env: &TestEnv) -> PathBuf {
+pub(crate) fn state(env: &TestEnv) -> PathBuf {
     env.home().join(".local/state/gpucl/clusters/demo")
 }
 
-fn record(env: &TestEnv) -> String {
+/// What the cluster has recorded of host keys.
+pub(crate) fn record(env: &TestEnv) -> String {
     std::fs::read_to_string(state(env).join("host_keys.json")).unwrap_or_default()
 }
 
 /// How many hosts of the cluster are known to use a key of their own.
-fn in_use(env: &TestEnv) -> usize {
+pub(crate) fn in_use(env: &TestEnv) -> usize {
     record(env).matches("\"is_in_use\": true").count()
 }
 
@@ -53,12 +56,12 @@ fn known(state: &Path) -> Vec<String> {
     text.lines().map(|line| line.split_once(' ').unwrap().1.to_owned()).collect()
 }
 
-/// Runs `up` and kills it as soon as this is so.
+/// Runs this `up` and kills it as soon as this is so.
 #[track_caller]
-fn kill_when(env: &TestEnv, what: &str, is_so: impl Fn() -> bool) {
+pub(crate) fn kill_when(env: &TestEnv, up: &[&str], what: &str, is_so: impl Fn() -> bool) {
     let log = env.root().join("up.log");
     let file = std::fs::File::create(&log).unwrap();
-    let mut up = env.command(&["up", "--yes"]);
+    let mut up = env.command(up);
     let mut up = up.stdin(Stdio::null()).stdout(file.try_clone().unwrap()).stderr(file).spawn().unwrap();
     let begun = Instant::now();
     while !is_so() {
@@ -131,20 +134,22 @@ fn up_killed_at_any_step_of_the_replacement_gets_in_again() {
     };
     let in_file = || host().map(|host| std::fs::read(host.join("host_key")).unwrap_or_default());
 
-    kill_when(&env, "the host has made a key", || host().is_some_and(|host| host.join("host_key.gpucl.pub").exists()));
+    kill_when(&env, &UP, "the host has made a key", || {
+        host().is_some_and(|host| host.join("host_key.gpucl.pub").exists())
+    });
     let first = given();
     assert_eq!(public_of(&host().unwrap().join("host_key")), first);
     let before = in_file();
-    kill_when(&env, "both keys are known", || !record(&env).is_empty());
-    kill_when(&env, "the host has taken its key", || in_file() != before);
+    kill_when(&env, &UP, "both keys are known", || !record(&env).is_empty());
+    kill_when(&env, &UP, "the host has taken its key", || in_file() != before);
     assert_eq!(in_use(&env), 0);
     let own = public_of(&host().unwrap().join("host_key"));
     assert_eq!(known(&state(&env)), [first.clone(), own.clone()]);
-    kill_when(&env, "its key is known to be in use", || in_use(&env) == 1);
+    kill_when(&env, &UP, "its key is known to be in use", || in_use(&env) == 1);
 
     let noted = || std::fs::metadata(state(&env).join("host_keys.json")).unwrap().modified().unwrap();
     let before = noted();
-    kill_when(&env, "the host is prepared", || count(&state(&env), ("noted", "host0", "ray_env")) > 0);
+    kill_when(&env, &UP, "the host is prepared", || count(&state(&env), ("noted", "host0", "ray_env")) > 0);
     assert_eq!(noted(), before, "a key is replaced once");
     only_its_own_key_is_known(&env, &state(&env));
     assert_eq!(known(&state(&env)), [own]);
@@ -152,7 +157,7 @@ fn up_killed_at_any_step_of_the_replacement_gets_in_again() {
 
     // Another host at the same address has another key in its user data, and is known by that.
     assert!(sandbox.terminate_behind_our_back(&instance().unwrap().id));
-    kill_when(&env, "the next host uses its own key", || in_use(&env) == 2);
+    kill_when(&env, &UP, "the next host uses its own key", || in_use(&env) == 2);
     assert_ne!(given(), first);
     env.run(&["down", "--yes", "-c", "demo"]).exits(0);
     assert_eq!(sandbox.snapshot().ours().counts(), [0; 4]);

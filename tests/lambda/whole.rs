@@ -8,7 +8,7 @@ use gpucl::sandbox::CONTROL_HEADER;
 use gpucl::sandbox::lambda::{Config, Sandbox, User};
 use tokio::runtime::Runtime;
 
-use super::host_key::only_its_own_key_is_known;
+use super::host_key::{only_its_own_key_is_known, state};
 use crate::hosts::{data_in_and_results_out, docker, example, gpucl, testbed};
 use crate::support::{TestEnv, an_application_answers, interrupt, turn, until};
 
@@ -96,7 +96,7 @@ fn whole(name: &str, hosts: usize, image: &str) {
     println!("{name}: {:.0} s\n{}", begin.elapsed().as_secs_f64(), up.stdout);
     assert_eq!(cloud.alive(), hosts);
     if hosts == 1 {
-        only_its_own_key_is_known(&cloud.env, &cloud.env.home().join(".local/state/gpucl/clusters/demo"));
+        only_its_own_key_is_known(&cloud.env, &state(&cloud.env));
     }
 
     let pace = cloud.sandbox.pace();
