@@ -1,6 +1,7 @@
 //! Lambda through the program, on the stand-in in this process. Every request and answer is compared with the contract.
 
 mod capacity_wait;
+pub(crate) mod host_key;
 mod keyring;
 mod keys;
 mod matrix;

@@ -73,6 +73,7 @@ fn capability() -> Capability {
         reserves: false,
         hosts_vanish: false,
         is_here: false,
+        host_key_in_user_data: false,
         boot: Duration::ZERO,
         several_resources: false,
         behind_first: false,

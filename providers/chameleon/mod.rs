@@ -93,6 +93,7 @@ fn capability() -> Capability {
         reserves: true,
         hosts_vanish: true,
         is_here: false,
+        host_key_in_user_data: true,
         // A bare-metal host takes 10 to 20 minutes to become active, and up to 10 more to answer by SSH.
         boot: Duration::from_secs(30 * 60),
         several_resources: true,

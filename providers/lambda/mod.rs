@@ -93,6 +93,7 @@ fn capability() -> Capability {
         reserves: false,
         hosts_vanish: true,
         is_here: false,
+        host_key_in_user_data: true,
         // An instance takes 4 to 15 minutes to get an address, and some more to answer by SSH.
         boot: Duration::from_secs(30 * 60),
         several_resources: true,

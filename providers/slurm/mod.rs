@@ -92,6 +92,7 @@ fn capability() -> Capability {
         reserves: false,
         hosts_vanish: true,
         is_here: false,
+        host_key_in_user_data: false,
         boot: Duration::from_secs(60),
         several_resources: true,
         behind_first: false,

@@ -1,15 +1,18 @@
 //! The whole way on the real services, to hosts that boot and run Docker: a lease, a server, an address, Ray, and
 //! nothing left.
 
+use std::cell::OnceCell;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use gpucl::sandbox::chameleon::User;
 
 use super::site::{Held, Site};
+use crate::crash::real::count;
 use crate::hosts::{data_in_and_results_out, example, gpucl, openstack_script, with_data};
+use crate::lambda::host_key::{in_use, kill_when, only_its_own_key_is_known, plain, record, state};
 use crate::support::{TestEnv, interrupt, turn, until, until_or};
 
 /// Hosts of this kind from now on: with what is downloaded already, or without.
@@ -107,6 +110,7 @@ fn a_scheduled_cluster_comes_up_in_the_background_and_runs() {
     let up = until("the end of who brought it up", 30, || Some(gpucl(&env, &["up"])).filter(|up| up.code != Some(4)));
     let up = up.exits(0).prints("ready:").says("Stand-in GPU");
     println!("{}", up.stdout);
+    only_its_own_key_is_known(&env, &state(&env));
     env.run(&["status"]).exits(0).says("its hosts will be taken away at");
     data_in_and_results_out(&env, None);
     runs_jobs_and_goes(&site, &env, 1);
@@ -148,6 +152,62 @@ pub(super) mod every {
     #[ignore = "by hand: just testbed-all"]
     fn an_amd_host_from_nothing() {
         whole("chameleon-amd", "fresh");
+    }
+
+    /// The first process of the host behind the only server, once that has one.
+    fn process_of_host(site: &Site, env: &TestEnv) -> Option<String> {
+        let id = site.of_owner(env).servers.first()?.id.clone();
+        let mut inspect = Command::new("docker");
+        inspect.args(["inspect", "-f", "{{.State.Pid}}", &format!("gpucl-testbed-os-{id}")]);
+        let output = inspect.output().unwrap();
+        let process = String::from_utf8(output.stdout).unwrap().trim().to_owned();
+        (output.status.success() && process != "0").then_some(process)
+    }
+
+    /// Each `up` gets in, and goes on; so does one after the host was restarted.
+    #[test]
+    #[ignore = "by hand: just testbed-all"]
+    fn up_killed_at_each_step_of_the_replacement_of_a_host_key_gets_in_again() {
+        let _turn = turn();
+        boots("ready");
+        let site = Site::real();
+        let env = site.user(User::Alice);
+        example(&env, "chameleon-nvidia");
+        let arguments = with_data(&["up"]);
+        let up: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let server = || site.of_owner(&env).servers[0].id.clone();
+        // A file of the host, as the kernel shows it here: fast enough to see a step before the next one.
+        let host = OnceCell::new();
+        let of_host = |file: &str| {
+            let process = match host.get() {
+                Some(process) => Some(process),
+                None => process_of_host(&site, &env).map(|process| host.get_or_init(|| process)),
+            };
+            let file = format!("/proc/{}/root/etc/ssh/ssh_host_ed25519_key{file}", process?);
+            Some(plain(&std::fs::read_to_string(file).unwrap_or_default())).filter(|key| !key.is_empty())
+        };
+        kill_when(&env, &up, "the host has made a key", || of_host(".gpucl.pub").is_some());
+        assert!(record(&env).is_empty() && state(&env).join("secrets/ssh_host0.pub").exists());
+        kill_when(&env, &up, "both keys are known", || !record(&env).is_empty());
+        let given = plain(&std::fs::read_to_string(state(&env).join("secrets/ssh_host0.pub")).unwrap());
+        assert_eq!(of_host(".pub"), Some(given.clone()));
+        kill_when(&env, &up, "the host has taken its key", || of_host(".gpucl.pub").is_none());
+        assert_eq!(in_use(&env), 0);
+        kill_when(&env, &up, "its key is known to be in use", || in_use(&env) == 1);
+        kill_when(&env, &up, "the host is prepared", || count(&state(&env), ("noted", "host0", "facts")) > 0);
+        only_its_own_key_is_known(&env, &state(&env));
+        gpucl(&env, &["up"]).exits(0).prints("ready:");
+        // cloud-init runs again, with the same user data.
+        openstack_script("exec", &[&server(), "sh", "-c", "touch /run/before; systemctl reboot --no-block"]);
+        let exec = concat!(env!("CARGO_MANIFEST_DIR"), "/testbed/openstack/exec");
+        until("the host is back", 120, || {
+            let mut look = Command::new(exec);
+            look.args([&server(), "sh", "-c", "[ ! -e /run/before ] && systemctl is-active ssh"]);
+            look.output().unwrap().status.success().then_some(())
+        });
+        gpucl(&env, &["up"]).exits(0).prints("ready:");
+        only_its_own_key_is_known(&env, &state(&env));
+        runs_and_goes(&site, &env, 0);
     }
 
     fn whole(name: &str, image: &str) {

@@ -181,6 +181,7 @@ impl Provider for Memory {
             reserves: false,
             hosts_vanish: false,
             is_here: false,
+            host_key_in_user_data: false,
             boot: Duration::ZERO,
             several_resources: self.several,
             behind_first: false,

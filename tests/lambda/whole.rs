@@ -8,6 +8,7 @@ use gpucl::sandbox::CONTROL_HEADER;
 use gpucl::sandbox::lambda::{Config, Sandbox, User};
 use tokio::runtime::Runtime;
 
+use super::host_key::{only_its_own_key_is_known, state};
 use crate::hosts::{data_in_and_results_out, docker, example, gpucl, testbed};
 use crate::support::{TestEnv, an_application_answers, interrupt, turn, until};
 
@@ -94,6 +95,9 @@ fn whole(name: &str, hosts: usize, image: &str) {
     let up = gpucl(&cloud.env, &["up", "--yes"]).exits(0).prints("ready:").says("Stand-in GPU");
     println!("{name}: {:.0} s\n{}", begin.elapsed().as_secs_f64(), up.stdout);
     assert_eq!(cloud.alive(), hosts);
+    if hosts == 1 {
+        only_its_own_key_is_known(&cloud.env, &state(&cloud.env));
+    }
 
     let pace = cloud.sandbox.pace();
     assert_eq!((pace.launches_too_fast, pace.launches), (0, hosts as u64), "{pace:?}");

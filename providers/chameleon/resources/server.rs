@@ -17,7 +17,7 @@ use crate::name::{Key, Scope, Tag};
 use crate::provider::{
     Acquired, HostPlace, HostRequest, LeaseState, ObservedResource, Outage, ResourceRequest, ResourceState,
 };
-use crate::secret::{ensure_key_pair, key_pair};
+use crate::secret::{ensure_key_pair, key_pair, public_key};
 use crate::util::when;
 
 /// How long a server may take to become active. Bare metal usually takes 10 to 20 minutes; 30 were observed.
@@ -318,7 +318,7 @@ pub(super) async fn place(cloud: &Cloud, tag: &Tag, id: &str) -> Result<HostPlac
             user: Some(cloud.settings.user().to_owned()),
             port: None,
             identity_file: key_pair(&folder, LOGIN).map(|pair| pair.file),
-            host_key: key_pair(&folder, tag.key.as_str()).map(|pair| pair.public),
+            host_key: public_key(&folder, tag.key.as_str()),
             jump,
             private_address: fixed,
             relay: None,

@@ -16,7 +16,7 @@ use crate::lambda::resolve::resolve;
 use crate::lambda::used::public_keys;
 use crate::name::Tag;
 use crate::provider::{Acquired, HostPlace, HostRequest, ObservedResource, Outage, ResourceRequest, ResourceState};
-use crate::secret::{ensure_key_pair, key_pair};
+use crate::secret::{ensure_key_pair, key_pair, public_key};
 
 /// How long an instance may take to be active with an address; 15 minutes were observed with 8 GPUs.
 const BOOT_LIMIT: Duration = Duration::from_secs(30 * 60);
@@ -274,7 +274,7 @@ pub(super) async fn place(cloud: &Cloud, tag: &Tag, id: &str) -> Result<HostPlac
             user: cloud.settings.user().map(str::to_owned),
             port: cloud.settings.ssh_port,
             identity_file,
-            host_key: key_pair(&folder, tag.key.as_str()).map(|pair| pair.public),
+            host_key: public_key(&folder, tag.key.as_str()),
             jump: None,
             private_address: instance.private_address().map(|address| address.to_string()),
             relay: None,

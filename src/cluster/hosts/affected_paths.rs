@@ -13,8 +13,16 @@ use crate::playbook::Stage;
 use crate::runtime::project::{Deployment, HostInput};
 use crate::state::Pages;
 
+/// The key that cloud-init writes, and `up` replaces.
+const HOST_KEY: &str = "file /etc/ssh/ssh_host_ed25519_key";
+
 /// The affected paths of a plan on all remote hosts; none until every host has facts.
-pub(super) fn affected_paths(mut layout: Layout<'_>, pages: &Pages, plan: &Plan) -> Result<Vec<HostAffectedPaths>> {
+pub(super) fn affected_paths(
+    mut layout: Layout<'_>,
+    pages: &Pages,
+    plan: &Plan,
+    replaces_host_keys: bool,
+) -> Result<Vec<HostAffectedPaths>> {
     // The names of containers are known before drivers report the ids of GPUs.
     layout.hosts.iter_mut().for_each(name_gpus);
     let Ok(Some(nodes)) = layout.nodes_if_complete() else { return Ok(Vec::new()) };
@@ -35,6 +43,7 @@ pub(super) fn affected_paths(mut layout: Layout<'_>, pages: &Pages, plan: &Plan)
             affected_paths.push(format!("folder {}", folders.home));
         }
         if prepares {
+            affected_paths.extend(replaces_host_keys.then(|| HOST_KEY.to_owned()));
             affected_paths.push(format!("folder {}", layout.runtime().folders()));
             said_by(&layout.preparation(host, &nodes)?, &mut affected_paths);
         }

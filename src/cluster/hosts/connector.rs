@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,11 +12,12 @@ use tokio::sync::Mutex;
 use crate::cluster::settings::Settings;
 use crate::engine::{Cancel, Urgency};
 use crate::error::Result;
-use crate::host::{Account, Connections, Host, HostEntry, LocalHost, SshTarget};
+use crate::host::{Account, Connections, Host, HostEntry, LocalHost, SshHost, SshTarget};
 use crate::name::Key;
 use crate::provider::HostPlace;
 use crate::provider::Runtime;
 use crate::runtime;
+use crate::secret;
 
 /// Connects to hosts, and caches the connections.
 #[async_trait]
@@ -34,6 +35,9 @@ pub trait HostConnector: Send + Sync {
 
     /// Reconnects to a host and replaces the cached connection: it proves that the firewall still lets us in.
     async fn fresh(&self, key: &Key, place: &HostPlace, home: &str, wait: Duration) -> Result<Arc<dyn Host>>;
+
+    /// Has a connected host use a host key of its own in place of the one that was given to it, unless it does.
+    async fn give_own_key(&self, key: &Key) -> Result<()>;
 }
 
 /// Connects by SSH, or to this machine.
@@ -45,6 +49,9 @@ pub(in crate::cluster) struct HostConnections {
     account: Account,
     known: Mutex<BTreeMap<Key, HostEntry>>,
     hosts: Mutex<BTreeMap<Key, Arc<dyn Host>>>,
+    /// Those that are reached by SSH, once more.
+    by_ssh: Mutex<BTreeMap<Key, SshHost>>,
+    folder: PathBuf,
 }
 
 impl HostConnections {
@@ -58,6 +65,8 @@ impl HostConnections {
             account: runtime::of(runtime).account(),
             known: Mutex::default(),
             hosts: Mutex::default(),
+            by_ssh: Mutex::default(),
+            folder: folder.to_owned(),
         }
     }
 
@@ -77,6 +86,7 @@ impl HostConnections {
         }
         let stop = self.cancel.at_least(Urgency::Finish);
         let host = self.connections.connect(&key.display_name(), home.to_owned(), wait, stop).await?;
+        self.by_ssh.lock().await.insert(key.clone(), host.clone());
         Ok(Arc::new(host.by(self.account)))
     }
 }
@@ -100,6 +110,7 @@ impl HostConnector for HostConnections {
 
     async fn forget(&self, key: &Key) {
         self.hosts.lock().await.remove(key);
+        self.by_ssh.lock().await.remove(key);
         self.known.lock().await.remove(key);
     }
 
@@ -114,5 +125,12 @@ impl HostConnector for HostConnections {
         let host = self.connect(key, place, home, wait).await?;
         self.hosts.lock().await.insert(key.clone(), Arc::clone(&host));
         Ok(host)
+    }
+
+    async fn give_own_key(&self, key: &Key) -> Result<()> {
+        let Some(host) = self.by_ssh.lock().await.get(key).cloned() else { return Ok(()) };
+        // First: what is created in its place must not get a key that is no longer accepted.
+        secret::forget_private_key(&self.folder, key.as_str())?;
+        self.connections.give_own_key(&host).await
     }
 }

@@ -76,6 +76,7 @@ pub(super) struct Fleet {
     /// How long a host that was just created may take to answer.
     boot: Duration,
     look: Look,
+    replaces_host_keys: bool,
     records: Mutex<BTreeMap<Key, HostRecord>>,
     /// Whether ports have been claimed on all hosts.
     are_claimed: tokio::sync::Mutex<bool>,
@@ -104,6 +105,7 @@ impl Fleet {
                 None => ANSWERS_WITHIN.max(provider.capability().boot),
             },
             look,
+            replaces_host_keys: provider.capability().host_key_in_user_data,
             records: Mutex::default(),
             are_claimed: tokio::sync::Mutex::default(),
         }
@@ -367,6 +369,20 @@ impl Fleet {
                 .because(format!("it did not answer within {} (`timeouts.boot`)", human::duration(wait)))
                 .hint("the provider reports it as running; for slow hosts set `timeouts: {boot: 45m}` in the spec")
         })
+    }
+
+    /// Whether hosts have a host key from their user data until they have one of their own.
+    pub(super) fn replaces_host_keys(&self) -> bool {
+        self.replaces_host_keys
+    }
+
+    /// Has a host use a host key of its own, if the one that it was given can be read by others. Nothing happens to a host
+    /// that is not connected.
+    pub(super) async fn give_own_key(&self, host: &Key) -> Result<()> {
+        if !self.replaces_host_keys {
+            return Ok(());
+        }
+        self.connector.give_own_key(host).await
     }
 
     /// Inspects a host that has not been inspected yet; concurrent callers share one inspection.

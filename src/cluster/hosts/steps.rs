@@ -39,7 +39,14 @@ impl OnHosts {
         let own = layout.host(host)?;
         ledger.note_host(host, |host| host.ports = Some(own.ports.clone()))?;
         let stage = layout.preparation(host, &layout.nodes()?)?;
-        let report = self.run_stage(connected.as_ref(), &stage).await?;
+        let stage = self.run_stage(connected.as_ref(), &stage);
+        let (report, mut given) = tokio::join!(stage, self.give_own_key(host));
+        let report = report?;
+        if given.is_err() {
+            // The stage may have restarted the host meanwhile.
+            given = self.give_own_key(host).await;
+        }
+        self.warn_of_given_key(host, given);
         for moved in images::record(&ledger.folder(), report.values.get("images").map_or("", String::as_str))? {
             self.events.warn(moved.warning(&host.display_name()));
             let lines = self.fleet.run(host, "give the recorded images to", &moved.script()).await?;
@@ -52,6 +59,25 @@ impl OnHosts {
         })?;
         self.fleet.prepared(host, report.facts);
         Ok(())
+    }
+
+    /// Has a host use a host key of its own, unless it does.
+    pub(super) async fn give_own_key(&self, host: &Key) -> Result<()> {
+        let given = self.fleet.give_own_key(host);
+        self.cancel.unless_pressed(&format!("replace the host key of {}", host.display_name()), given).await
+    }
+
+    /// Warns if a host could not be given a key of its own: the connection is as certain as it was.
+    pub(super) fn warn_of_given_key(&self, host: &Key, given: Result<()>) {
+        if let Err(error) = given
+            && error.kind() != ErrorKind::Cancelled
+        {
+            let (name, why) = (host.display_name(), error.causes().join(": "));
+            self.events.warn(format!(
+                "{name} keeps the host key from its user data, which programs on it can read: {why}. The next `gpucl up` \
+                 tries again"
+            ));
+        }
     }
 
     /// Opens a host's ports to the others, which all have an address by now. The next connection, that of `deploy`,

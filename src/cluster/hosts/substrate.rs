@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::future::join_all;
 use jiff::Timestamp;
 
 use super::affected_paths::affected_paths;
@@ -163,7 +164,8 @@ impl Substrate for OnHosts {
     }
 
     fn affected_paths(&self, known: &ClusterState, plan: &Plan) -> Result<Vec<HostAffectedPaths>> {
-        affected_paths(self.layout(known), &known.pages().cloned().unwrap_or_default(), plan)
+        let pages = known.pages().cloned().unwrap_or_default();
+        affected_paths(self.layout(known), &pages, plan, self.fleet.replaces_host_keys())
     }
 
     async fn carry_out(
@@ -175,6 +177,9 @@ impl Substrate for OnHosts {
         goal: Goal,
     ) -> Result<usize> {
         let is_reported = self.remarks_on_capacity(&pipeline.ledger.state()).is_some();
+        // Of hosts that were there: the others get theirs when they are prepared.
+        join_all(self.hosts().iter().map(async |host| self.warn_of_given_key(host, self.give_own_key(host).await)))
+            .await;
         let operations = carry_to(pipeline, self, loaded, offers, observed, goal).await?;
         self.note_promises(pipeline.ledger)?;
         // Of hosts that did not exist before.

@@ -51,6 +51,8 @@ pub struct Capability {
     pub hosts_vanish: bool,
     /// Its hosts are the user's own machine.
     pub is_here: bool,
+    /// A host gets its host key by user data, which others can read: it is replaced after the first connection.
+    pub host_key_in_user_data: bool,
     /// How long a host may take from its acquisition until it can be connected to.
     #[serde(serialize_with = "seconds")]
     pub boot: Duration,

@@ -43,9 +43,25 @@ impl KeyPair {
 /// The key pair of this name, if it exists: `login`, or a host's key.
 pub fn key_pair(cluster_folder: &Path, name: &str) -> Option<KeyPair> {
     let file = file(cluster_folder, name);
-    let text = read_text_within(&file.with_extension("pub"), RECORD_LIMIT).ok()?;
+    let public = public_key(cluster_folder, name).filter(|_| file.is_file())?;
+    Some(KeyPair { file, public })
+}
+
+/// The public key of the pair of this name, whether or not the private one is still there.
+pub fn public_key(cluster_folder: &Path, name: &str) -> Option<String> {
+    let text = read_text_within(&file(cluster_folder, name).with_extension("pub"), RECORD_LIMIT).ok()?;
     let public = text.split_whitespace().take(2).collect::<Vec<_>>().join(" ");
-    (file.is_file() && public.contains(' ')).then_some(KeyPair { file, public })
+    public.contains(' ').then_some(public)
+}
+
+/// Deletes the private key of this name. A host that is created later under the same name gets another.
+pub fn forget_private_key(cluster_folder: &Path, name: &str) -> Result<()> {
+    match fs_err::remove_file(file(cluster_folder, name)) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).doing(ErrorKind::State, || format!("delete the private key of {name}"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The key pair of this name, generated if there is none.

@@ -11,7 +11,7 @@ mod vault;
 
 use std::path::{Path, PathBuf};
 
-pub use access::{KeyPair, ensure_key_pair, key_pair};
+pub use access::{KeyPair, ensure_key_pair, forget_private_key, key_pair, public_key};
 pub use certificate::{Certificate, certificate};
 pub use cluster::{GRAFANA_USER, MLFLOW_USER, PROMETHEUS_USER, Secrets, ensure_secrets};
 pub use marks::Marks;

@@ -58,6 +58,8 @@ pub(super) struct State {
     /// Each region needs its own set of rules before hosts.
     pub(super) has_rules: bool,
     pub(super) kept_out: bool,
+    /// Whether host keys are in user data.
+    pub(super) sends_host_keys: bool,
     /// The GPUs promised for each host.
     pub(super) gpus: Vec<GpuOffer>,
 }
@@ -86,6 +88,7 @@ impl Cloud {
             ids: 0,
             has_rules: false,
             kept_out: false,
+            sends_host_keys: false,
             gpus: Vec::new(),
         };
         Self { state: Arc::new(Mutex::new(state)), pace: Arc::default() }
@@ -160,6 +163,7 @@ impl Provider for Cloud {
             reserves: false,
             hosts_vanish: true,
             is_here: false,
+            host_key_in_user_data: self.state().sends_host_keys,
             boot: BOOT,
             several_resources: false,
             behind_first: false,

@@ -36,6 +36,8 @@ struct State {
     connections: usize,
     fails: Option<(Key, &'static str)>,
     gpus: BTreeMap<Key, usize>,
+    /// The calls for a host key of a host's own, and how many of them fail from now on.
+    own_keys: (usize, usize),
 }
 
 /// All hosts and their connector.
@@ -57,8 +59,14 @@ pub(super) struct MemoryHost {
 
 impl Hosts {
     pub(super) fn new() -> Self {
-        let state =
-            State { begun: Instant::now(), ran: Vec::new(), connections: 0, fails: None, gpus: BTreeMap::new() };
+        let state = State {
+            begun: Instant::now(),
+            ran: Vec::new(),
+            connections: 0,
+            fails: None,
+            gpus: BTreeMap::new(),
+            own_keys: (0, 0),
+        };
         Self { state: Arc::new(Mutex::new(state)), open: Arc::default() }
     }
 
@@ -70,6 +78,16 @@ impl Hosts {
     /// Gives a host this many GPUs.
     pub(super) fn has_gpus(&self, host: Key, count: usize) {
         self.state.lock().unwrap().gpus.insert(host, count);
+    }
+
+    /// How often a host was to make a host key of its own.
+    pub(super) fn own_keys(&self) -> usize {
+        self.state.lock().unwrap().own_keys.0
+    }
+
+    /// Makes the next calls for a host key fail.
+    pub(super) fn fails_own_keys(&self, times: usize) {
+        self.state.lock().unwrap().own_keys.1 = times;
     }
 
     /// Makes a stage fail on a host.
@@ -146,6 +164,19 @@ impl HostConnector for Hosts {
         match open {
             Some(host) => Ok(host),
             None => self.fresh(key, place, home, wait).await,
+        }
+    }
+
+    async fn give_own_key(&self, key: &Key) -> Result<()> {
+        let calls = &mut self.state.lock().unwrap().own_keys;
+        calls.0 += 1;
+        match calls.1.checked_sub(1) {
+            None => Ok(()),
+            Some(left) => {
+                calls.1 = left;
+                let doing = format!("replace the host key of {}", key.display_name());
+                Err(Error::new(ErrorKind::Host, doing).because("it is restarting"))
+            }
         }
     }
 

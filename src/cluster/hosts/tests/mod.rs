@@ -2,6 +2,7 @@
 
 mod capacity_wait;
 mod cloud;
+mod host_key;
 mod hosts;
 mod promise;
 mod time;

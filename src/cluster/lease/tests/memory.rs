@@ -87,6 +87,7 @@ impl Provider for Memory {
             reserves: true,
             hosts_vanish: true,
             is_here: false,
+            host_key_in_user_data: false,
             boot: Duration::ZERO,
             several_resources: true,
             behind_first: false,

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use super::host_keys::HostKeys;
 use super::{Relay, SshTarget};
 use crate::error::{Error, ErrorKind, Result};
 use crate::render::quote;
@@ -194,6 +195,11 @@ fn literal(key: &str, value: &str, tokens: Tokens) -> Result<String> {
     })
 }
 
+/// The line that names our known_hosts file.
+pub(super) fn known_hosts_option(file: &Path) -> Result<String> {
+    literal("UserKnownHostsFile", text_of("UserKnownHostsFile", file)?, Tokens::Read)
+}
+
 /// A path as text; a path that is not UTF-8 cannot be written into the file.
 fn text_of<'a>(key: &str, path: &'a Path) -> Result<&'a str> {
     path.to_str().ok_or_else(|| {
@@ -328,8 +334,7 @@ fn block_text(block: &Block, files: Files<'_>) -> Result<String> {
         }
         Trust::Given | Trust::FirstUse => {
             lines.push(literal("HostKeyAlias", &block.alias(), Tokens::NotRead)?);
-            let file = text_of("UserKnownHostsFile", files.known_hosts)?;
-            lines.push(literal("UserKnownHostsFile", file, Tokens::Read)?);
+            lines.push(known_hosts_option(files.known_hosts)?);
             lines.push("GlobalKnownHostsFile none".to_owned());
             let strict = if *trust == Trust::Given { "yes" } else { "accept-new" };
             lines.push(format!("StrictHostKeyChecking {strict}"));
@@ -375,8 +380,9 @@ pub(super) fn own_text(config: &Path) -> Result<String> {
     ))
 }
 
-/// The text of `known_hosts`: the given keys, and the keys recorded at first connections to machines still in use.
-pub(super) fn known_hosts_text(before: &str, blocks: &[Block]) -> String {
+/// The text of `known_hosts`: the given keys or those in their place, and the keys recorded at first connections to
+/// machines still in use.
+pub(super) fn known_hosts_text(before: &str, blocks: &[Block], keys: &HostKeys) -> String {
     let mut text = String::new();
     let mut written = BTreeSet::new();
     for block in blocks {
@@ -385,9 +391,9 @@ pub(super) fn known_hosts_text(before: &str, blocks: &[Block]) -> String {
             continue;
         }
         match (&block.entry.target.host_key, block.trust) {
-            (Some(key), _) => {
-                let _ = writeln!(text, "{alias} {}", key.trim());
-            }
+            (Some(given), _) => keys.accepted(given).iter().for_each(|key| {
+                let _ = writeln!(text, "{alias} {key}");
+            }),
             (None, Trust::FirstUse) => lines_of(before, &alias).for_each(|line| {
                 let _ = writeln!(text, "{line}");
             }),
@@ -513,11 +519,14 @@ mod tests {
     fn known_hosts_keep_recorded_keys_and_take_given_ones() {
         let before = "gpucl:gpu:22 ssh-ed25519 AAAArecorded\ngpucl:old:22 ssh-ed25519 AAAAold\n";
         let recorded = block(target("gpu"), WITHOUT, Trust::FirstUse);
-        assert_eq!(known_hosts_text(before, &[recorded]), "gpucl:gpu:22 ssh-ed25519 AAAArecorded\n");
+        assert_eq!(
+            known_hosts_text(before, &[recorded], &HostKeys::default()),
+            "gpucl:gpu:22 ssh-ed25519 AAAArecorded\n"
+        );
         let given = SshTarget { host_key: Some("ssh-ed25519 AAAAgiven\n".to_owned()), ..target("gpu") };
         let given = block(given, WITHOUT, Trust::Given);
         assert!(block_text(&given, files(Path::new("/k"))).unwrap().contains("StrictHostKeyChecking yes"));
-        assert_eq!(known_hosts_text(before, &[given]), "gpucl:gpu:22 ssh-ed25519 AAAAgiven\n");
+        assert_eq!(known_hosts_text(before, &[given], &HostKeys::default()), "gpucl:gpu:22 ssh-ed25519 AAAAgiven\n");
     }
 
     #[test]

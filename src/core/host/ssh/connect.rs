@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::config::{self, Block, Files, HostEntry, Trust};
 use super::host::SshHost;
+use super::host_keys::HostKeys;
 use super::live::ControlDir;
 use super::route::{Route, read};
 use super::tool;
@@ -28,13 +29,16 @@ pub struct Connections {
     control: Arc<ControlDir>,
     events: Bus,
     blocks: Mutex<Vec<Block>>,
+    /// Held while `known_hosts`, and what it is made from, is written.
+    files: Mutex<()>,
 }
 
 impl Connections {
     /// Creates the value without touching any file. `folder` is the cluster's state folder, `runtime_dir` one with a
     /// short path for sockets, `home` replaces a leading `~/`.
     pub fn new(folder: PathBuf, runtime_dir: PathBuf, home: PathBuf, events: Bus) -> Self {
-        Self { folder, home, control: Arc::new(ControlDir::new(runtime_dir)), events, blocks: Mutex::default() }
+        let control = Arc::new(ControlDir::new(runtime_dir));
+        Self { folder, home, control, events, blocks: Mutex::default(), files: Mutex::default() }
     }
 
     /// The file for `ssh -F`.
@@ -86,21 +90,50 @@ impl Connections {
         let doing = || format!("write into {}", self.folder.display());
         create_private_dir(&self.folder).doing(ErrorKind::State, doing)?;
         for (file, text) in [
-            (known_hosts.clone(), config::known_hosts_text(&before, &blocks)),
             (self.config_file(), config::config_text(&blocks, files)?),
             (self.own_file(), config::own_text(&self.config_file())?),
         ] {
-            if read(&file)? != text || !file.exists() {
-                write_atomic(&file, text.as_bytes(), 0o600).doing(ErrorKind::State, doing)?;
-            }
+            self.write_file(&file, &text)?;
         }
+        let _turn = self.files_turn();
         *self.blocks.lock().unwrap_or_else(PoisonError::into_inner) = blocks;
+        self.write_known_hosts()
+    }
+
+    /// Writes `known_hosts` as it follows from the hosts and their keys; the turn must be held.
+    pub(super) fn write_known_hosts(&self) -> Result<()> {
+        let file = self.known_hosts_file();
+        let (before, keys) = (read(&file)?, HostKeys::read(&self.folder)?);
+        let text = config::known_hosts_text(&before, &self.blocks(), &keys);
+        self.write_file(&file, &text)
+    }
+
+    /// Writes a file unless it is up to date.
+    fn write_file(&self, file: &Path, text: &str) -> Result<()> {
+        if read(file)? != text || !file.exists() {
+            let doing = || format!("write into {}", self.folder.display());
+            write_atomic(file, text.as_bytes(), 0o600).doing(ErrorKind::State, doing)?;
+        }
         Ok(())
+    }
+
+    /// The turn to write `known_hosts`, and what it is made from.
+    pub(super) fn files_turn(&self) -> MutexGuard<'_, ()> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The cluster's state folder.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    fn blocks(&self) -> Vec<Block> {
+        self.blocks.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The blocks of these hosts: those known before, and the others resolved side by side, three processes for each.
     fn blocks_of(&self, entries: Vec<HostEntry>, known_hosts: &str) -> Result<Vec<Block>> {
-        let known = self.blocks.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let known = self.blocks();
         let resolve = |entry: HostEntry| -> Result<Block> {
             if let Some(block) = known.iter().find(|block| block.entry == entry) {
                 return Ok(block.clone());

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use super::SshTarget;
 use super::config::{Block, Files, HostEntry, Resolved, Trust, config_text, known_hosts_text};
+use super::host_keys::HostKeys;
 use super::place::move_to;
 use super::unpack::{UnpackLimits, unpack, unpack_all};
 use gpucl_fuzz::{Form, Target, demand};
@@ -340,7 +341,7 @@ fn fuzz_ssh_config() {
             demand(known.iter().any(|begin| line.starts_with(begin)), || format!("a line of its own: {line:?}"))?;
         }
         if target.faults().is_empty() {
-            let lines = known_hosts_text("", &[block]);
+            let lines = known_hosts_text("", &[block], &HostKeys::default());
             demand(lines.trim_end_matches('\n').lines().count() <= 1, || format!("more than a key: {lines:?}"))?;
         }
         Ok(())

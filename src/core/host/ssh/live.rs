@@ -8,7 +8,7 @@ use std::time::Duration;
 use openssh::Session;
 use tokio::net::UnixStream;
 
-use super::config::Trust;
+use super::config::{Trust, known_hosts_option};
 use super::trouble::{Cause, Trouble};
 use crate::error::{Doing as _, ErrorKind, Result};
 use crate::util::child;
@@ -83,17 +83,18 @@ pub(super) struct Live {
 }
 
 impl Live {
-    /// Connects once.
+    /// Connects once; with `known_hosts` only to a machine whose key is in that file.
     pub(super) async fn connect(
         name: String,
         config: PathBuf,
         trust: Trust,
+        known_hosts: Option<PathBuf>,
         control: Arc<ControlDir>,
     ) -> std::result::Result<Self, Trouble> {
         // In its own task: when this future is dropped, `ssh` goes on, and the connection it opens must still be
         // closed.
         let attempt = tokio::spawn(async move {
-            let connected = launch(&name, &config, trust, control.path()).await;
+            let connected = launch(&name, &config, trust, known_hosts.as_deref(), control.path()).await;
             drop(control);
             connected
         });
@@ -154,12 +155,21 @@ impl Live {
 }
 
 /// Starts a master, which goes to the background as soon as it is connected.
-async fn launch(name: &str, config: &Path, trust: Trust, sockets: &Path) -> std::result::Result<Session, Trouble> {
+async fn launch(
+    name: &str,
+    config: &Path,
+    trust: Trust,
+    known_hosts: Option<&Path>,
+    sockets: &Path,
+) -> std::result::Result<Session, Trouble> {
     let other = |error: std::io::Error| Trouble { cause: Cause::Other, said: error.to_string() };
     let folder = tempfile::Builder::new().prefix(".ssh-connection").tempdir_in(sockets).map_err(other)?;
     let log = folder.path().join("log");
     let unknown_keys = if trust == Trust::FirstUse { "accept-new" } else { "yes" };
+    let known_hosts =
+        known_hosts.map(known_hosts_option).transpose().map_err(|error| other(std::io::Error::other(error)))?;
     let status = child::async_command("ssh")
+        .args(known_hosts.iter().flat_map(|option| ["-o", option]))
         .arg("-E")
         .arg(&log)
         .arg("-S")

@@ -20,6 +20,9 @@ const BUSY: Duration = Duration::from_secs(20);
 /// How long a machine being created may refuse the key that is being installed on it.
 const PROVISIONING: Duration = Duration::from_secs(180);
 
+/// How long a server may take to use another host key, and to be connected to then.
+const TAKES_KEY: Duration = Duration::from_secs(20);
+
 /// How to connect to one host, kept for reconnects.
 #[derive(Debug)]
 pub(super) struct Route {
@@ -57,7 +60,7 @@ impl Route {
                     Some(socket) => Live::join(socket).await,
                     None => {
                         let (config, control) = (self.config.clone(), Arc::clone(&self.control));
-                        Live::connect(name.to_owned(), config, self.block.trust, control).await
+                        Live::connect(name.to_owned(), config, self.block.trust, None, control).await
                     }
                 }
             };
@@ -87,6 +90,27 @@ impl Route {
                 self.report_wait(&trouble, limit);
             }
             tokio::time::sleep(with_jitter(pause).min(left)).await;
+        }
+    }
+
+    /// Connects once more, accepting nothing but this host key; retries while the server may still be taking it up.
+    pub(super) async fn prove(&self, key: &str) -> Result<()> {
+        let (name, begun) = (self.block.name(), Instant::now());
+        let doing = || format!("connect to {name} by its own host key");
+        self.control.create()?;
+        let known = tempfile::Builder::new().prefix("known-").tempfile_in(self.control.path());
+        let known = known.doing(ErrorKind::Host, doing)?;
+        fs_err::write(known.path(), format!("{} {key}\n", self.block.alias())).doing(ErrorKind::Host, doing)?;
+        loop {
+            let (config, control) = (self.config.clone(), Arc::clone(&self.control));
+            let file = Some(known.path().to_owned());
+            match Live::connect(name.to_owned(), config, Trust::Given, file, control).await {
+                Ok(_) => return Ok(()),
+                Err(trouble) if begun.elapsed() > TAKES_KEY => {
+                    return Err(trouble.error(&self.block).while_doing(doing()));
+                }
+                Err(_) => tokio::time::sleep(Duration::from_millis(200)).await,
+            }
         }
     }
 
