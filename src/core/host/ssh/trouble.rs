@@ -163,7 +163,7 @@ impl Trouble {
                 .hint("chmod 600 THE-KEY"),
             Cause::BadConfiguration => error
                 .because(self.line())
-                .hint("ssh -V   # gpucl needs OpenSSH 8 or newer; older ones do not know all options that it uses")
+                .hint("ssh -V   # it must be OpenSSH 8 or newer: older ones do not know all options that are used")
                 .hint(format!("ssh -G {}   # shows what is wrong with your configuration", block.entry.target.node)),
             Cause::LongPath => error
                 .because(self.line())
@@ -315,7 +315,7 @@ Host key verification failed.";
         let trouble = Trouble::of("/state/clusters/t/ssh_config.own: line 7: Bad configuration option: include\n");
         let error = trouble.error(&block(Trust::FirstUse));
         assert_eq!(error.retry_status(), Status::Permanent);
-        assert!(error.hints()[0].starts_with("ssh -V   # gpucl needs OpenSSH 8 or newer"), "{:?}", error.hints());
+        assert!(error.hints()[0].starts_with("ssh -V   # it must be OpenSSH 8 or newer"), "{:?}", error.hints());
     }
 
     #[test]
