@@ -9,11 +9,13 @@
 use super::connect::Connections;
 use super::host::SshHost;
 use super::host_keys::{HostKeys, Replaced, plain};
+use super::target::host_key_fault;
 use crate::error::Result;
 use crate::host::{Account, ExecEnd, Host as _};
 use crate::render::quote;
 
 const PROGRAM: &str = include_str!("own_key.sh");
+
 /// What was done last on the way to a host's own key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
@@ -45,9 +47,9 @@ impl Connections {
             return Ok(());
         }
         let own = before.map(|key| key.own).unwrap_or_default();
-        let own = ask(host, "make", &given, &own, "::own_key ").await?;
-        if own.split(' ').count() != 2 || !own.starts_with("ssh-ed25519 AAAA") {
-            return Err(host.failed("make a host key").because("it shows none"));
+        let own = plain(&ask(host, "make", &given, &own, "::own_key ").await?);
+        if let Some(fault) = host_key_fault(&own) {
+            return Err(host.failed("make a host key").because(format!("what it shows {fault}")));
         }
         after(Step::Made)?;
         let mut key = Replaced { given, own, is_in_use: false };

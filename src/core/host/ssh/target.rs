@@ -130,7 +130,7 @@ fn identity_file_fault(file: &Path) -> Option<&'static str> {
 }
 
 /// Why this is not the content of a `.pub` file: a key type and a key.
-fn host_key_fault(text: &str) -> Option<&'static str> {
+pub(super) fn host_key_fault(text: &str) -> Option<&'static str> {
     let kinds = ["ssh-", "ecdsa-", "sk-ssh-", "sk-ecdsa-"];
     let mut words = text.split_whitespace();
     let is_key = match (words.next(), words.next()) {

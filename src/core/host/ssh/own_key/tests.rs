@@ -248,7 +248,7 @@ async fn a_host_has_only_its_own_key_after_the_first_connection() {
     let server = Server::start();
     let connections = server.connections();
     let host = server.connect(&connections).await;
-    assert_eq!(server.known(), [server.given.clone()]);
+    assert_eq!(server.known(), [server.given.as_str()]);
     let process = Identity::of(server.child.id()).unwrap();
     connections.give_own_key(&host).await.unwrap();
     let [own] = server.known().try_into().unwrap();
@@ -274,37 +274,32 @@ async fn a_host_has_only_its_own_key_after_the_first_connection() {
 #[tokio::test]
 #[ignore = "testbed"]
 async fn a_crash_at_any_step_locks_nobody_out() {
-    for (crash, restarts) in
-        [(Step::Made, false), (Step::Known, true), (Step::Taken, false), (Step::Taken, true), (Step::Proven, false)]
-    {
-        {
-            let mut server = Server::start();
-            let connections = server.connections();
-            let host = server.connect(&connections).await;
-            let killed = |step| match step == crash {
-                true => Err(Error::new(ErrorKind::Cancelled, "go on")),
-                false => Ok(()),
-            };
-            connections.give_own_key_by(&host, &mut { killed }).await.unwrap_err();
-            drop((host, connections));
-            if restarts {
-                server.restart();
-            }
-            let connections = server.connections();
-            let host = server.connect(&connections).await;
-            assert_eq!(says(&host, "echo in").await, "in", "after {crash:?}");
-            connections.give_own_key(&host).await.unwrap();
-            let [own] = server.known().try_into().unwrap();
-            let is_right = own != server.given && server.shows(&own) && !server.shows(&server.given);
-            assert!(is_right, "after {crash:?}, restarted: {restarts}");
-            let left = fs_err::read_dir(server.folder.path()).unwrap();
-            let left: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
-            assert!(!left.iter().any(|name| name.to_string_lossy().contains("gpucl")), "{left:?}");
+    for (crash, restarts) in [(Step::Made, false), (Step::Known, true), (Step::Taken, true), (Step::Proven, false)] {
+        let mut server = Server::start();
+        let connections = server.connections();
+        let host = server.connect(&connections).await;
+        let killed = |step| match step == crash {
+            true => Err(Error::new(ErrorKind::Cancelled, "go on")),
+            false => Ok(()),
+        };
+        connections.give_own_key_by(&host, &mut { killed }).await.unwrap_err();
+        drop((host, connections));
+        if restarts {
+            server.restart();
         }
+        let connections = server.connections();
+        let host = server.connect(&connections).await;
+        assert_eq!(says(&host, "echo in").await, "in", "after {crash:?}");
+        connections.give_own_key(&host).await.unwrap();
+        let [own] = server.known().try_into().unwrap();
+        let is_right = own != server.given && server.shows(&own) && !server.shows(&server.given);
+        assert!(is_right, "after {crash:?}, restarted: {restarts}");
+        let left = fs_err::read_dir(server.folder.path()).unwrap();
+        let left: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
+        assert!(!left.iter().any(|name| name.to_string_lossy().contains("gpucl")), "{left:?}");
     }
 }
 
-/// As after a server that was put back from an image, with the keys of its user data.
 #[tokio::test]
 #[ignore = "testbed"]
 async fn a_server_that_does_not_take_the_key_keeps_both_known() {
