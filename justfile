@@ -136,9 +136,11 @@ serve-story: testbed-up
 login-rounds:
     cargo test --test main -- --ignored --nocapture chameleon::login::two_programs
 
-# the time of a release build from scratch, as a newcomer sees it
+# the time and CPU of what the README's three commands build from scratch, and of a release
 build-time:
-    dir=$(mktemp -d) && (time CARGO_TARGET_DIR="$dir" cargo build --release); rm -rf "$dir"
+    export CARGO_TARGET_DIR=$(mktemp -d); time cargo build; time cargo test --no-run; \
+        time cargo install --path . --debug --locked --root "$CARGO_TARGET_DIR/installed"; \
+        time cargo build --release; rm -rf "$CARGO_TARGET_DIR"
 
 # regenerate the generated files
 gen:

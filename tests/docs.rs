@@ -1,6 +1,7 @@
 //! The documents are true: the README's commands are run, links are valid, and references match the code.
 
 mod console;
+mod doc_comments;
 mod lines;
 mod packages;
 mod reference;

@@ -25,13 +25,14 @@ mod target;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use clap::FromArgMatches as _;
+use clap::error::ErrorKind;
+use clap::{CommandFactory as _, FromArgMatches as _};
 
 pub use args::command;
 
 /// Parses the command line, runs the command, and returns its exit code.
 pub fn main() -> ExitCode {
-    let arguments = match command().try_get_matches().and_then(|matches| args::Arguments::from_arg_matches(&matches)) {
+    let arguments = match arguments() {
         Ok(arguments) => arguments,
         Err(error) => {
             let _ = error.print();
@@ -70,4 +71,16 @@ pub fn main() -> ExitCode {
         Ok(code) => ExitCode::from(code),
         Err(error) => ExitCode::from(output::print_error(&edge::error_of(&error), format)),
     }
+}
+
+/// Parses the command line. What `--help` shows beyond the doc comments takes as long to add as all the rest takes to
+/// parse, so it is only added where help is shown.
+fn arguments() -> Result<args::Arguments, clap::Error> {
+    let shows_help =
+        |kind| matches!(kind, ErrorKind::DisplayHelp | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand);
+    let matches = match args::Arguments::command().try_get_matches() {
+        Err(error) if shows_help(error.kind()) => command().try_get_matches(),
+        other => other,
+    };
+    args::Arguments::from_arg_matches(&matches?)
 }

@@ -6,6 +6,7 @@ mod completions;
 mod consent;
 mod escapes;
 mod example;
+mod linked;
 mod login;
 mod machines;
 mod messages;

@@ -40,8 +40,11 @@ fn the_readme_shows_what_happens() {
                 assert!(super::read(".ci/run").lines().any(|line| line == "phase test testbed/fresh/run"));
                 assert!(super::read("testbed/fresh/run").contains("README.md | head -2)"));
             }
-            // It builds what is built already, and writes outside of this environment.
-            "cargo install --path ." => assert!(super::read("Cargo.toml").contains("default-run = \"gpucl\"")),
+            // It compiles nothing that the first command has not, and writes outside of this environment.
+            "cargo install --path . --debug --locked" => {
+                assert!(commands[0].command.starts_with("cargo run -- "), "another profile: {commands:?}");
+                assert!(super::read("Cargo.toml").contains("default-run = \"gpucl\""));
+            }
             command => {
                 answers(&env, shown);
                 if command.contains("-- up") {

@@ -232,7 +232,7 @@ fn spans(line: &str) -> Vec<String> {
 /// The commands of one line of text: those that begin it, or stand behind what a command can stand behind.
 fn in_text(place: &str, line: &str) -> Vec<Line> {
     let mut lines = Vec::new();
-    for name in ["gpucl", "cargo run --release --", "cargo run --"] {
+    for name in ["gpucl", "cargo run --"] {
         for (at, _) in line.match_indices(name) {
             let (before, after) = (&line[..at], &line[at + name.len()..]);
             let Some(words) = after.strip_prefix(' ').filter(|words| !words.is_empty()) else { continue };
