@@ -6,5 +6,6 @@ mod lease;
 mod matrix;
 mod real;
 pub(crate) mod site;
+mod sites;
 mod trouble;
 mod whole;

@@ -1,6 +1,7 @@
 //! Where credentials come from: sources, selection, storage and login.
 
 mod clouds;
+mod each_site;
 mod entry;
 mod find;
 mod flat;
@@ -9,5 +10,6 @@ mod sites;
 #[cfg(test)]
 mod tests;
 
+pub(super) use each_site::each_site;
 pub(super) use find::{Candidate, Choice, find};
 pub(super) use login::ChameleonLogin;
