@@ -9,12 +9,8 @@ use crate::provider::SiteFinding;
 pub(super) async fn inspect(cloud: &Cloud) -> Result<Vec<SiteFinding>> {
     let site = cloud.site().await?;
     let who = site.who().await?;
-    let (hosts, leases, servers, networks) = tokio::join!(
-        site.hosts(),
-        site.leases(),
-        site.servers(),
-        site.networks(cloud.settings.network())
-    );
+    let (hosts, leases, servers, networks) =
+        tokio::join!(site.hosts(), site.leases(), site.servers(), site.networks(cloud.settings.network()));
     let login = SiteFinding {
         what: "login",
         works: Some(true),
@@ -45,7 +41,11 @@ pub(super) async fn inspect(cloud: &Cloud) -> Result<Vec<SiteFinding>> {
 }
 
 /// A finding on a service: what it answered, or why it did not.
-fn service<T>(what: &'static str, answer: std::result::Result<T, Failure>, saw: impl FnOnce(T) -> String) -> SiteFinding {
+fn service<T>(
+    what: &'static str,
+    answer: std::result::Result<T, Failure>,
+    saw: impl FnOnce(T) -> String,
+) -> SiteFinding {
     match answer {
         Ok(answer) => SiteFinding { what, works: Some(true), saw: saw(answer), fix: None },
         Err(failure) => {

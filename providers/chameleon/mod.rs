@@ -36,8 +36,7 @@ use crate::host::SshTarget;
 use crate::name::{Key, Owner, Scope, Tag};
 use crate::provider::{
     Acquired, Capability, Context, Factory, FieldError, HostPlace, HostRequest, Login, Manifest, ObservedResource,
-    Offer, Provider, ProviderKind, Recorder, Reservations, Resolved, ResourceRequest, Runtime, SiteFinding,
-    settings,
+    Offer, Provider, ProviderKind, Recorder, Reservations, Resolved, ResourceRequest, Runtime, SiteFinding, settings,
 };
 use cloud::Cloud;
 use config::HostSettings;

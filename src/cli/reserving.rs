@@ -17,7 +17,7 @@ pub(crate) struct ProviderArgs {
     /// The provider; default: the only one that takes reservations (`offers`, `gc`: all that are set up)
     #[arg(long, value_name = "NAME")]
     provider: Option<String>,
-    /// The site, such as CHI@TACC
+    /// The site, such as CHI@TACC; default: all that your credentials reach
     #[arg(long, value_name = "SITE")]
     site: Option<String>,
     /// The project, by name or id

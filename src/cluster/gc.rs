@@ -140,8 +140,7 @@ impl Gc<'_> {
     /// one that names no site.
     fn has_state(&self, cluster: &ClusterName) -> bool {
         let is_here = |spec: &Spec| {
-            spec.provider.name() == self.name
-                && self.site.as_ref().is_none_or(|site| is_at(spec, site).unwrap_or(true))
+            spec.provider.name() == self.name && self.site.as_ref().is_none_or(|site| is_at(spec, site).unwrap_or(true))
         };
         match Store::open(&self.settings.paths, cluster) {
             Ok(None) => false,

@@ -174,7 +174,12 @@ pub fn of_all(failed: &[SiteFailure], doing: &str) -> Error {
         hints.extend(failure.error.hints());
     }
     let mut shown: Vec<&String> = Vec::new();
-    hints.retain(|hint| !shown.contains(hint) && { shown.push(hint); true });
+    hints.retain(|hint| {
+        !shown.contains(hint) && {
+            shown.push(hint);
+            true
+        }
+    });
     hints.into_iter().fold(error, |error, hint| error.hint(hint))
 }
 

@@ -56,7 +56,8 @@ pub async fn up(settings: &Settings, loaded: &Loaded, options: &UpOptions) -> Re
     let pins = if options.update_files { Pins::Update } else { Pins::Keep };
     let state = known.as_ref().map(Store::state);
     let loaded = pinned(loaded, state.and_then(|state| state.spec.as_ref()), pins).await?;
-    let (loaded, notes) = at_its_site(settings, &loaded, state).await?;
+    let its_site = at_its_site(settings, &loaded, state);
+    let (loaded, notes) = settings.cancel.unless_pressed("find the cluster's site", its_site).await?;
     let loaded = &loaded;
     notes.iter().for_each(|note| settings.events.note(note));
     let is_new = known.is_none();

@@ -45,7 +45,8 @@ impl Two {
     /// A home with a `clouds.yaml` of one cloud, which has a region at each site.
     fn user(&self, at_tacc: User, at_uc: User) -> TestEnv {
         let mut env = TestEnv::new();
-        let regions: String = [(&self.tacc, at_tacc), (self.uc(), at_uc)].map(|(site, user)| region(site, user)).concat();
+        let regions: String =
+            [(&self.tacc, at_tacc), (self.uc(), at_uc)].map(|(site, user)| region(site, user)).concat();
         let clouds = format!("clouds:\n  chi:\n    auth_type: v3applicationcredential\n    regions:\n{regions}");
         let path = env.home().join(".config/openstack/clouds.yaml");
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -136,7 +137,7 @@ fn one_table_one_chart_and_a_lease_at_the_site_that_has_the_host() {
     assert_eq!(two.held(&two.env), [1, 1]);
     let listed = run(&["lease", "list"]).exits(0);
     for words in [["there", "CHI@TACC"], ["here", "CHI@UC"]] {
-        let row = listed.stdout.lines().find(|line| line.starts_with(words[0])).unwrap();
+        let row = listed.stdout.lines().find(|line| line.trim_start().starts_with(words[0])).unwrap();
         assert!(row.contains(words[1]), "{row}");
     }
     run(&["lease", "show", "there"]).exits(0).prints("gpu-t1 at CHI@TACC");
@@ -207,14 +208,16 @@ fn a_site_that_is_down_is_named_and_the_others_answer() {
     run(&["offers", "--gpu", "a100"]).exits(0).prints("gpu-t2").prints("failed: ");
     run(&["calendar", "--gpu", "a100"]).exits(0).prints("gpu-t2").says("warning: CHI@UC did not answer: ");
     let lines = run(&["lease", "list", "--output", "json"]).exits(0).json();
-    assert_eq!((places(&lines, "lease"), places(&lines, "site_failed")), (
-        ["CHI@TACC".to_owned()].into(),
-        ["CHI@UC".to_owned()].into()
-    ));
+    assert_eq!(
+        (places(&lines, "lease"), places(&lines, "site_failed")),
+        (["CHI@TACC".to_owned()].into(), ["CHI@UC".to_owned()].into())
+    );
     run(&["lease", "show", "there"]).exits(0).prints("at CHI@TACC").says("CHI@UC did not answer");
     let unknown = run(&["lease", "show", "nowhere"]);
     assert!(unknown.code != Some(0) && unknown.code != Some(6), "nobody knows: {}", unknown.stderr);
-    run(&["doctor", "--provider", "chameleon"]).exits(1).prints("clusters of the provider `chameleon` at CHI@TACC work");
+    run(&["doctor", "--provider", "chameleon"])
+        .exits(1)
+        .prints("clusters of the provider `chameleon` at CHI@TACC work");
     // Its resources are not proven gone.
     run(&["gc", "--yes", "--leases", "--provider", "chameleon"])
         .exits(1)
@@ -250,10 +253,12 @@ fn a_cluster_without_a_site_goes_where_it_begins_first_and_stays_there() {
     run(&["plan", &spec]).exits(0).prints("it goes to CHI@TACC: free now; CHI@UC only from ");
     run(&["up", &spec]).exits(1).says("it goes to CHI@TACC").says("failed to connect to host-0");
     assert_eq!(two.held(&two.env), [4, 0]);
-    // The other site would be as good now; the cluster is where it is.
-    Two::book(&two.tacc, &["gpu-t3"]);
+    // Whatever the other site offers now, it is not even asked: the cluster is where it is.
+    let asked = two.uc().log().len();
     run(&["up", &spec]).exits(1).says("failed to connect to host-0");
-    assert_eq!(two.held(&two.env), [4, 0]);
+    run(&["plan", &spec]).exits(0);
+    run(&["status", "-c", "demo"]);
+    assert_eq!((two.held(&two.env), two.uc().log().len()), ([4, 0], asked));
     spec_into(&two.env, "liqid02", "site: uc", "");
     two.env.accept(&spec);
     run(&["up", &spec]).exits(2).says("it is at CHI@TACC, and the spec says uc; nothing was changed");
@@ -287,7 +292,11 @@ fn a_site_that_refuses_is_named_with_its_reason() {
     let ask = ["lease", "--node", "liqid01", "--hours", "1", "--dry-run"];
     env.run(&ask).exits(0).prints("it goes to CHI@UC: free now; CHI@TACC: the application credential is restricted");
     let doctor = env.run(&["doctor", "--provider", "chameleon"]).exits(1);
-    assert!(doctor.stdout.contains("at CHI@UC work there") && doctor.stdout.contains("at CHI@TACC do not"), "{}", doctor.stdout);
+    assert!(
+        doctor.stdout.contains("at CHI@UC work there") && doctor.stdout.contains("at CHI@TACC do not"),
+        "{}",
+        doctor.stdout
+    );
     // Without a project at one site.
     two.uc().faults(vec![Rule::new("POST", "^/identity/v3/auth/tokens$", "status:401").times(100)]).unwrap();
     let lines = two.env.run(&["calendar", "--output", "json"]).exits(0).json();
@@ -301,6 +310,27 @@ fn a_site_that_refuses_is_named_with_its_reason() {
         .exits(6)
         .says("CHI@TACC: there is no host `nowhere9`")
         .says("CHI@UC: there is no host `nowhere9`");
+}
+
+/// The state of an earlier gpucl: made when the login reached one site, without its name.
+#[test]
+fn a_cluster_whose_state_names_no_site_is_taken_down_where_it_is() {
+    let two = Two::of(["liqid01", "liqid02", "gpu-t3"]);
+    Two::book(two.uc(), &["liqid02"]);
+    let spec = spec_into(&two.env, "liqid02", "", "");
+    two.env.accept(&spec);
+    let _ = two.env.run(&["up", &spec]).exits(1);
+    let mut forgot = 0;
+    for entry in std::fs::read_dir(two.env.home().join(".local/state/gpucl/clusters/demo")).unwrap() {
+        let path = entry.unwrap().path();
+        let Ok(text) = std::fs::read_to_string(&path) else { continue };
+        let bare = text.replace(r#","site":"CHI@TACC""#, "").replace(r#""site":"CHI@TACC","#, "");
+        forgot += usize::from(bare != text);
+        std::fs::write(path, bare).unwrap();
+    }
+    assert!(forgot > 0, "the state names its site");
+    let _ = two.env.run(&["down", "--yes", "-c", "demo"]).exits(0);
+    assert_eq!(two.held(&two.env), [0, 0]);
 }
 
 /// The region of a cloud is a claim; the site's catalogue is what it is.

@@ -5,8 +5,8 @@ use secrecy::SecretString;
 
 use super::super::api::{FailureKind, Site};
 use super::super::credentials::{Credentials, Method, Named, credentials_page};
-use super::entry::{ACCOUNTS, Entry, parts};
 use super::each_site::each_site;
+use super::entry::{ACCOUNTS, Entry, parts};
 use super::find::is_known;
 use super::sites::{SITES, known_site, means, site_at};
 use crate::error::{Error, ErrorKind, Result};

@@ -64,14 +64,17 @@ impl GcCommand<'_> {
         };
         let all = || asked.iter().flat_map(|(site, found)| found.iter().map(|one| (*site, one)));
         self.show(&all().collect::<Vec<_>>());
+        // A provider that was never set up holds nothing of ours.
+        let is_not_set_up = |failure: &SiteFailure| {
+            matches!(failure.error.kind(), ErrorKind::Usage | ErrorKind::Spec | ErrorKind::Unsupported)
+        };
+        for failure in silent.extract_if(.., |failure| is_not_set_up(failure)) {
+            self.app.ui.status(format!("warning: `{}` was not queried: {}", failure.name(), failure.error));
+        }
         reserving::report(self.app, &silent);
         self.refuse(&all().map(|(_, one)| one).collect::<Vec<_>>(), &silent)?;
         let going = all().filter(|(_, one)| one.standing.goes()).count();
         let failed = |silent: &[SiteFailure]| if silent.is_empty() { exit_code::DONE } else { exit_code::FAILED };
-        // A provider that was never set up holds nothing of ours.
-        silent.retain(|failure| {
-            !matches!(failure.error.kind(), ErrorKind::Usage | ErrorKind::Spec | ErrorKind::Unsupported)
-        });
         let not_asked = |silent: &[SiteFailure]| match silent {
             [] => String::new(),
             silent => {

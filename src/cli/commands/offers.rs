@@ -1,5 +1,7 @@
 //! `gpucl offers`.
 
+use std::collections::BTreeMap;
+
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
@@ -139,9 +141,8 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     let nobody_answered = failed.len() == sites.len();
     let found = rows.into_iter().map(|(provider, row)| OfferOrFailure { provider, row: Ok(row) });
     let failed = failed.into_iter();
-    let found = found.chain(
-        failed.map(|failure| OfferOrFailure { provider: failure.source.provider.clone(), row: Err(failure) }),
-    );
+    let found = found
+        .chain(failed.map(|failure| OfferOrFailure { provider: failure.source.provider.clone(), row: Err(failure) }));
     describe(app, found.collect(), now, &zone);
     if !app.json() {
         if let Some(from) = only.iter().find_map(|row| row.gpus_from.as_ref()) {
@@ -287,18 +288,30 @@ fn free(row: &CalendarRow, now: Timestamp, zone: &TimeZone) -> String {
     format!("from {}, in {}{how_long}", when::both(from, zone), when::length(when::between(now, from)))
 }
 
-/// When `count` of these are free at the same time.
+/// When and where `count` of these are free at the same time: one lease is at one site.
 fn together(rows: &[CalendarRow], count: usize, now: Timestamp, zone: &TimeZone) -> String {
-    let mut times: Vec<Timestamp> =
-        rows.iter().filter(|row| row.closed.is_none()).map(|row| gantt::free_from(row, now).0).collect();
-    times.sort();
-    match times.get(count.saturating_sub(1)) {
-        Some(at) if *at <= now => format!("{} of these are free now", times.iter().filter(|at| **at <= now).count()),
-        Some(at) => format!(
-            "{count} of these are free from about {}; `gpucl lease --count {count} --dry-run` shows the exact time",
-            when::both(*at, zone)
+    let mut places: BTreeMap<&str, Vec<Timestamp>> = BTreeMap::new();
+    for row in rows.iter().filter(|row| row.closed.is_none()) {
+        places.entry(&row.place).or_default().push(gantt::free_from(row, now).0.max(now));
+    }
+    places.values_mut().for_each(|times| times.sort());
+    let at = |place: &str| if places.len() > 1 { format!(" at {place}") } else { String::new() };
+    let enough = places.iter().filter_map(|(place, times)| Some((times.get(count.saturating_sub(1))?, place, times)));
+    match enough.min_by_key(|(at, ..)| **at) {
+        Some((from, place, times)) if *from == now => {
+            let free = times.iter().filter(|at| **at == now).count();
+            format!("{free} of these are free now{}", at(place))
+        }
+        Some((from, place, _)) => format!(
+            "{count} of these are free from about {}{}; `gpucl lease --count {count} --dry-run` shows the exact time",
+            when::both(*from, zone),
+            at(place)
         ),
-        None => format!("there are fewer than {count} of these: only {}", human::count(times.len(), "host")),
+        None => {
+            let most = places.values().map(Vec::len).max().unwrap_or(0);
+            let where_ = if places.len() > 1 { " at any one site" } else { "" };
+            format!("there are fewer than {count} of these{where_}: only {}", human::count(most, "host"))
+        }
     }
 }
 

@@ -27,7 +27,8 @@ pub fn best(offers: &[SiteOffer]) -> Option<usize> {
 /// Why the request goes to the chosen offer: `it goes to CHI@TACC: free now; CHI@UC only from Mon 23 Nov 14:00 UTC`.
 pub fn why(offers: &[SiteOffer], chosen: usize, failed: &[SiteFailure], zone: &TimeZone) -> String {
     let Some(best) = offers.get(chosen) else { return String::new() };
-    let price = |offer: &SiteOffer| offer.price.map_or_else(|| "an unknown price".to_owned(), |price| price.to_string());
+    let price =
+        |offer: &SiteOffer| offer.price.map_or_else(|| "an unknown price".to_owned(), |price| price.to_string());
     let free = match best.start {
         None => "free now".to_owned(),
         Some(at) => format!("free from {}", when::both(at, zone)),
@@ -92,7 +93,8 @@ mod tests {
             settings: serde_json::json!({"site": "CHI@NCAR"}),
             place: String::new(),
         };
-        let failed = [SiteFailure { source, error: Error::new(ErrorKind::NotFound, "x").because("there is no host `a`") }];
+        let failed =
+            [SiteFailure { source, error: Error::new(ErrorKind::NotFound, "x").because("there is no host `a`") }];
         assert_eq!(
             why(&offers, 0, &failed, &TimeZone::UTC),
             "it goes to CHI@TACC: free now; CHI@UC only from Mon 23 Nov 20:00 UTC; CHI@NU also then, for 3 SU an hour and \

@@ -144,11 +144,7 @@ fn is_same(spec: &Spec, one: &str, other: &str) -> Result<bool> {
 }
 
 fn source_of(spec: &Spec) -> LeaseSource {
-    LeaseSource {
-        provider: spec.provider.name().to_owned(),
-        settings: spec.provider.settings(),
-        place: String::new(),
-    }
+    LeaseSource { provider: spec.provider.name().to_owned(), settings: spec.provider.settings(), place: String::new() }
 }
 
 fn choice_of(source: &LeaseSource) -> ProviderChoice {

@@ -54,7 +54,8 @@ fn one_of<'a>(mut found: Vec<(&'a OpenSite, Lease)>, name: &str) -> Result<(&'a 
     match found.len() {
         1 => Ok(found.remove(0)),
         _ => {
-            let which = |(site, lease): &(&OpenSite, Lease)| format!("{} at {} ({})", title(lease), site.name(), lease.id);
+            let which =
+                |(site, lease): &(&OpenSite, Lease)| format!("{} at {} ({})", title(lease), site.name(), lease.id);
             let which: Vec<String> = found.iter().map(which).collect();
             let error = Error::new(ErrorKind::Usage, format!("find the lease {name}"))
                 .because(format!("leases at several sites have that name: {}", which.join(", ")));
