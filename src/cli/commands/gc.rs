@@ -82,7 +82,11 @@ impl GcCommand<'_> {
                 format!("; not asked, so something may be left there: {}", names.join(", "))
             }
         };
-        let names = || asked.iter().map(|(site, _)| site.name()).collect::<Vec<_>>().join(", ");
+        let name_of = |site: &OpenSite| match (&site.source.provider, site.name()) {
+            (provider, name) if provider == name => name.to_owned(),
+            (provider, name) => format!("{provider} ({name})"),
+        };
+        let names = || asked.iter().map(|(site, _)| name_of(site)).collect::<Vec<_>>().join(", ");
         if going == 0 {
             self.end(&format!("nothing to delete at {}{}", names(), not_asked(&silent)), 0);
             return Ok(failed(&silent));
