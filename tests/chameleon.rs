@@ -7,5 +7,6 @@ mod login;
 mod matrix;
 mod real;
 pub(crate) mod site;
+mod sites;
 mod trouble;
 mod whole;

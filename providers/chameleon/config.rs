@@ -17,7 +17,7 @@ const USUAL_HOURS: f64 = 3.0;
 #[serde(deny_unknown_fields, default)]
 #[schemars(extend("asks_nothing" = ["site", "cloud", "project", "lease", "hours", "until", "start", "shorten", "image", "flavor", "network", "public_network", "floating_ip", "user"]))]
 pub(super) struct Settings {
-    /// The site, such as `CHI@TACC`; default: OS_REGION_NAME, OS_CLOUD, or your only site that has the hosts.
+    /// The site, such as `CHI@TACC`; default: OS_REGION_NAME, OS_CLOUD, or where the hosts are free first.
     pub(super) site: Option<String>,
     /// The cloud in `clouds.yaml` whose credentials to use.
     pub(super) cloud: Option<String>,

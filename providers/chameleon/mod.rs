@@ -13,6 +13,7 @@ mod credentials;
 mod found;
 #[cfg(test)]
 mod fuzz;
+mod inspect;
 mod leases;
 mod nodes;
 mod policy;
@@ -35,7 +36,7 @@ use crate::host::SshTarget;
 use crate::name::{Key, Owner, Scope, Tag};
 use crate::provider::{
     Acquired, Capability, Context, Factory, FieldError, HostPlace, HostRequest, Login, Manifest, ObservedResource,
-    Offer, Provider, ProviderKind, Recorder, Reservations, Resolved, ResourceRequest, Runtime, settings,
+    Offer, Provider, ProviderKind, Recorder, Reservations, Resolved, ResourceRequest, Runtime, SiteFinding, settings,
 };
 use cloud::Cloud;
 use config::HostSettings;
@@ -78,6 +79,10 @@ impl Factory for ChameleonFactory {
         Some(&auth::ChameleonLogin)
     }
 
+    fn each_site(&self, settings: &Value, context: &Context) -> Result<Vec<Value>> {
+        auth::each_site(settings, context)
+    }
+
     fn open(&self, settings: &Value, context: &Context) -> Result<Box<dyn Provider>> {
         let settings = config::read_settings(settings)
             .map_err(|errors| settings::wrong("open the provider `chameleon`", &errors))?;
@@ -118,6 +123,10 @@ impl Provider for Chameleon {
 
     async fn offers(&self) -> Result<Vec<Offer>> {
         self.cloud.offers().await
+    }
+
+    async fn inspect_site(&self) -> Result<Vec<SiteFinding>> {
+        inspect::inspect(&self.cloud).await
     }
 
     async fn owned(&self, owner: &Owner) -> Result<Vec<(Tag, ObservedResource)>> {

@@ -12,7 +12,7 @@ use super::found::{LeaseFound, SharedFound, Wanted};
 use super::leases::{state_of, tag_of, title};
 use super::policy::{ExtensionAsk, may_extend};
 use super::proposal::{no_slot, price};
-use super::resolve::named;
+use super::resolve::{named, price_of};
 use super::resources::ChameleonResource;
 use super::resources::lease as leases;
 use super::slots::{self, matches, natural};
@@ -88,6 +88,7 @@ impl Reservations for Cloud {
         let lease = LeaseFound::New { start, end: slot.end, hosts: slot.hosts.clone() };
         Ok(Proposal {
             price: price(&calendar.rows, &slot),
+            price_per_hour: price_of(&calendar.rows, &slot.hosts),
             place: site.region().to_owned(),
             start: slot.start,
             now: slot.now,

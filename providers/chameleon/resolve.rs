@@ -130,7 +130,7 @@ pub(super) async fn resolve(cloud: &Cloud, scope: &Scope, hosts: Vec<HostRequest
 }
 
 /// The hourly price of these hosts; `None` if the site does not report it for one of them.
-fn price_of(rows: &[CalendarRow], names: &[String]) -> Option<HourlyPrice> {
+pub(super) fn price_of(rows: &[CalendarRow], names: &[String]) -> Option<HourlyPrice> {
     let of = |name: &String| Some(rows.iter().find(|row| row.name == *name)?.price_per_hour?.0);
     let prices: Vec<Money> = names.iter().map(of).collect::<Option<_>>()?;
     money::sums(prices).first().copied().map(HourlyPrice)

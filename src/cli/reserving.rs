@@ -1,10 +1,10 @@
 //! The provider to reserve hosts at, selected by command-line flags.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::app::App;
 use super::command_error::usage;
-use crate::cluster::lease;
+use crate::cluster::sites::{SiteFailure, Sites};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Bus;
 use crate::provider::{Provider, Reservations};
@@ -17,7 +17,7 @@ pub(crate) struct ProviderArgs {
     /// The provider; default: the only one that takes reservations (`offers`, `gc`: all that are set up)
     #[arg(long, value_name = "NAME")]
     provider: Option<String>,
-    /// The site, such as CHI@TACC
+    /// The site, such as CHI@TACC; default: all that your credentials reach
     #[arg(long, value_name = "SITE")]
     site: Option<String>,
     /// The project, by name or id
@@ -57,6 +57,11 @@ impl ProviderArgs {
         self.flags().is_empty()
     }
 
+    /// The selected provider at every site that the flags and the login leave open.
+    pub(crate) fn sites(&self, app: &App, events: Bus) -> Result<Sites> {
+        Sites::of(&self.source()?, &app.provider_context(events))
+    }
+
     /// The selected provider and its settings.
     pub(crate) fn source(&self) -> Result<LeaseSource> {
         let provider = match &self.provider {
@@ -92,9 +97,20 @@ fn only_one() -> Result<String> {
     }
 }
 
-/// Opens the provider of a source.
-pub(crate) fn open(app: &App, source: &LeaseSource, events: Bus) -> Result<Box<dyn Provider>> {
-    lease::open_source(source, &app.provider_context(events))
+/// Reports the sites that did not answer: a warning each, or a line of JSON.
+pub(crate) fn report(app: &App, failed: &[SiteFailure]) {
+    for failure in failed {
+        let (provider, error) = (&failure.source.provider, &failure.error);
+        if app.json() {
+            app.ui.json(&json!({
+                "v": 1, "type": "site_failed", "provider": provider, "place": failure.name(),
+                "error": error.to_string(), "hints": error.hints(),
+            }));
+        } else {
+            app.ui.status(format!("warning: {} did not answer: {error}", failure.name()));
+            error.hints().iter().for_each(|hint| app.ui.status(format!("hint: {hint}")));
+        }
+    }
 }
 
 /// The reservations of a provider.

@@ -7,13 +7,14 @@ use super::open::open;
 use super::options::DownOptions;
 use super::outcome::Proof;
 use super::settings::Settings;
+use super::sites::{holder, if_several};
 use super::substrate::{Look, Opening};
 use super::up::pipeline;
 use super::which_machine::refuse_other_machine;
 use crate::agent::deadline::lift;
 use crate::agent::{Ended, ScheduledUp};
 use crate::engine::Ledger;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, Status};
 use crate::name::ClusterName;
 use crate::provider::{ProviderKind, Runtime};
 use crate::spec::{ProviderChoice, Spec};
@@ -35,7 +36,9 @@ pub async fn down(settings: &Settings, name: &ClusterName, options: DownOptions)
                 refuse_vanishing_hosts(spec)?;
             }
             let local = || bare_spec(name, ProviderChoice::default().name(), Runtime::default());
-            (store, spec.unwrap_or_else(local))
+            let spec = spec.unwrap_or_else(local);
+            let spec = if_several(settings, spec).await?;
+            (store, spec)
         }
         None => lost_state(settings, name, older.flatten()).await?,
     };
@@ -98,20 +101,35 @@ async fn remove(settings: &Settings, spec: &Spec, store: Store, options: DownOpt
 /// or with the settings of an old state.
 async fn lost_state(settings: &Settings, name: &ClusterName, older: Option<Spec>) -> Result<(Store, Spec)> {
     let scope = settings.scope(name);
-    let mut holder = None;
+    let mut found = None;
+    let mut silent = None;
     let mut candidates = Vec::from_iter(older);
     for factory in crate::providers::all() {
         let runtime = factory.capability().runtimes.first().copied().unwrap_or_default();
         candidates.push(bare_spec(name, &factory.manifest()?.name, runtime));
     }
-    for spec in candidates {
+    for spec in candidates.iter().filter(|spec| settings.provider(spec).is_ok()) {
         // A provider that needs settings cannot be queried: only the lost state had them.
-        let Ok(provider) = settings.provider(&spec) else { continue };
-        if holder.is_none() && provider.observe(&scope).await.is_ok_and(|found| !found.is_empty()) {
-            holder = Some(spec);
+        match holder(settings, spec).await {
+            Ok(Some(spec)) => {
+                found = Some(spec);
+                break;
+            }
+            // One that was never set up, or refuses, holds nothing that could be found.
+            Err(error) if error.retry_status() != Status::Permanent => drop(silent.get_or_insert(error)),
+            Ok(None) | Err(_) => {}
         }
     }
-    let Some(mut spec) = holder else { return Err(unknown(&settings.paths, name)) };
+    let mut spec = match (found, silent) {
+        (Some(spec), _) => spec,
+        (None, silent) => {
+            let error = unknown(&settings.paths, name);
+            return Err(match silent {
+                Some(silent) => error.because(format!("it may be where nobody could be asked: {silent}")),
+                None => error,
+            });
+        }
+    };
     let store = Store::create(&settings.paths, &scope, jiff::Timestamp::now())?;
     let capability = crate::providers::find(spec.provider.name())?.capability();
     if capability.runtimes.len() > 1 && !capability.hosts_vanish {

@@ -11,9 +11,11 @@ use futures_util::stream::FuturesUnordered;
 
 use super::lease;
 use crate::cluster::settings::Settings;
+use crate::cluster::sites::is_at;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::{ClusterName, Owner, Tag};
 use crate::provider::{ObservedResource, Provider};
+use crate::spec::Spec;
 use crate::state::{Lock, Store};
 
 /// How many resources of one kind are deleted concurrently.
@@ -79,6 +81,8 @@ pub struct Gc<'a> {
     pub owner: Option<Owner>,
     /// The provider's name.
     pub name: String,
+    /// The site, if the provider was opened at one.
+    pub site: Option<String>,
     /// The provider to clean.
     pub provider: &'a dyn Provider,
     /// What to delete.
@@ -132,11 +136,15 @@ impl Gc<'_> {
         }
     }
 
-    /// Whether a cluster of this name and provider has state here. State that cannot be read counts.
+    /// Whether a cluster of this name, provider and site has state here. State that cannot be read counts, and so does
+    /// one that names no site.
     fn has_state(&self, cluster: &ClusterName) -> bool {
+        let is_here = |spec: &Spec| {
+            spec.provider.name() == self.name && self.site.as_ref().is_none_or(|site| is_at(spec, site).unwrap_or(true))
+        };
         match Store::open(&self.settings.paths, cluster) {
             Ok(None) => false,
-            Ok(Some(store)) => store.state().spec.as_ref().is_none_or(|spec| spec.provider.name() == self.name),
+            Ok(Some(store)) => store.state().spec.as_ref().is_none_or(is_here),
             Err(_) => true,
         }
     }

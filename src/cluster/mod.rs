@@ -22,6 +22,7 @@ mod render;
 mod report;
 pub mod serve;
 mod settings;
+pub mod sites;
 mod status;
 mod stop;
 mod substrate;

@@ -9,6 +9,7 @@ use super::outcome::Planned;
 use super::pin::{Pins, pinned};
 use super::serve::plan_of_spec;
 use super::settings::Settings;
+use super::sites::at_its_site;
 use super::substrate::{Look, Opening, Remark};
 use super::up::remarks_on_spec;
 use super::which_machine::refuse_other_machine;
@@ -30,7 +31,9 @@ pub async fn plan(settings: &Settings, loaded: &Loaded, may_look_up: bool) -> Re
         }
         None => ClusterState::new(&settings.scope(name), Timestamp::now()),
     };
-    let loaded = &pinned(loaded, known.spec.as_ref(), pins).await?;
+    let loaded = pinned(loaded, known.spec.as_ref(), pins).await?;
+    let (loaded, of_site) = at_its_site(settings, &loaded, Some(&known)).await?;
+    let loaded = &loaded;
     let spec = &loaded.spec;
     let folder =
         tempfile::tempdir().doing(ErrorKind::State, || "make a folder for the connections to the hosts".to_owned())?;
@@ -52,7 +55,7 @@ pub async fn plan(settings: &Settings, loaded: &Loaded, may_look_up: bool) -> Re
     let price_and_limits = PriceAndLimits { settings, loaded, options: &UpOptions::default(), known: &known };
     price_and_limits.check(&goal, resolution.start.as_ref().map(|start| start.at))?;
     let plan = reconcile(&goal, &known, &observed).plan;
-    let mut notes = resolution.notes;
+    let mut notes: Vec<String> = of_site.into_iter().chain(resolution.notes).collect();
     if let Some(start) = resolution.start {
         notes.push(format!("{} begins at {}; `up` waits for it", start.what, human::local(start.at)));
     }

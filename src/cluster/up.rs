@@ -14,6 +14,7 @@ use super::outcome::{UpOutcome, UpReport, Verified};
 use super::pin::{Pins, pinned};
 use super::serve::{bring_of_spec, check_secrets_of_spec};
 use super::settings::Settings;
+use super::sites::at_its_site;
 use super::substrate::{Look, Opening, Remark, Resolution, Substrate};
 use super::which_machine::{self, refuse_other_machine};
 use crate::agent::ScheduledUp;
@@ -53,7 +54,12 @@ pub async fn up(settings: &Settings, loaded: &Loaded, options: &UpOptions) -> Re
         }
     }
     let pins = if options.update_files { Pins::Update } else { Pins::Keep };
-    let loaded = &pinned(loaded, known.as_ref().and_then(|known| known.state().spec.as_ref()), pins).await?;
+    let state = known.as_ref().map(Store::state);
+    let loaded = pinned(loaded, state.and_then(|state| state.spec.as_ref()), pins).await?;
+    let its_site = at_its_site(settings, &loaded, state);
+    let (loaded, notes) = settings.cancel.unless_pressed("find the cluster's site", its_site).await?;
+    let loaded = &loaded;
+    notes.iter().for_each(|note| settings.events.note(note));
     let is_new = known.is_none();
     let store = match known {
         Some(store) => store,

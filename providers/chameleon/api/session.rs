@@ -158,7 +158,8 @@ impl Session {
             let services: Vec<&str> = self.body.catalog.iter().map(|found| found.kind.as_str()).collect();
             format!("its catalog has no {interface} service of type `{service}`; it has {}", services.join(", "))
         } else {
-            format!("its catalog has `{service}` in {}, not in {region}", others.join(", "))
+            let others = others.join(", ");
+            format!("its catalog is that of {others}: it has `{service}` in {others}, not in {region}")
         };
         let failure = Failure::new(FailureKind::NoService(service), doing, text);
         Err(match others.first() {

@@ -4,7 +4,7 @@ use super::super::credentials::{Credentials, Method, Named};
 use super::clouds::Clouds;
 use super::entry::{ACCOUNTS, Entry, parts};
 use super::flat::Flat;
-use super::sites::means;
+use super::sites::{means, site_at};
 use crate::error::{Error, ErrorKind, Result};
 use crate::provider::UserEnvironment;
 use crate::secret::Vault;
@@ -28,6 +28,8 @@ pub(crate) struct Candidate {
     /// The site's name; its address if the name is unknown before the first call.
     pub(crate) site: String,
     pub(crate) credentials: Credentials,
+    /// It was stored by `gpucl login`.
+    is_login: bool,
 }
 
 /// Variables that select credentials but hold none.
@@ -45,7 +47,8 @@ const SELECTORS: [&str; 8] = [
 /// Finds the credentials to use, one per matching site. Reads files and the keyring; sends nothing.
 ///
 /// The first source that has any is used: the named cloud, `OS_CLOUD`, the `OS_*` variables, and last the logins
-/// together with the only cloud of `clouds.yaml`.
+/// together with the clouds of `clouds.yaml` that are Chameleon's, or the only one. A login at a site goes before a cloud
+/// that nobody named.
 pub(crate) fn find(user_environment: &UserEnvironment, vault: &Vault, choice: &Choice) -> Result<Vec<Candidate>> {
     let clouds = Clouds::read(user_environment)?;
     let finder = Finder { user_environment, vault, clouds, choice };
@@ -139,21 +142,26 @@ impl Finder<'_> {
         let mut all = self.logins()?;
         let names = self.clouds.names();
         let named_site = self.choice.site.is_some() || self.user_environment.variable("OS_REGION_NAME").is_some();
-        let names: Vec<String> = match names.as_slice() {
-            [only] => vec![(*only).to_owned()],
-            // With a site named, several clouds can be filtered by it.
-            several if named_site => several.iter().map(|name| (*name).to_owned()).collect(),
-            _ => Vec::new(),
-        };
-        for name in names {
-            match self.cloud(&name) {
+        // With a site named, all clouds can be filtered by it; the only one is meant whatever it is.
+        let all_are_meant = named_site || names.len() == 1;
+        let mut unusable = None;
+        for name in names.iter().filter(|name| all_are_meant || self.is_of_chameleon(name)) {
+            match self.cloud(name) {
                 Ok(found) => all.extend(found),
-                // Ignore an unusable cloud that was not named.
-                Err(_) if self.clouds.names().len() > 1 => {}
-                Err(error) => return Err(error),
+                Err(error) => drop(unusable.get_or_insert(error)),
             }
         }
-        if all.is_empty() { Err(self.nothing()) } else { Ok(all) }
+        // An unusable cloud that was not named is ignored, unless there is nothing else.
+        if all.is_empty() { Err(unusable.unwrap_or_else(|| self.nothing())) } else { Ok(all) }
+    }
+
+    /// Whether a cloud of `clouds.yaml` is Chameleon's without being named: by how it logs in, or where.
+    fn is_of_chameleon(&self, name: &str) -> bool {
+        let is_its = |flat: &Flat| {
+            flat.get(&["auth_type"]).is_some_and(|kind| kind.eq_ignore_ascii_case("v3chameleonoidc"))
+                || flat.get(&["auth_url"]).is_some_and(|url| site_at(url).is_some())
+        };
+        self.clouds.cloud(name).is_ok_and(|flats| flats.iter().any(is_its))
     }
 
     /// A cloud of `clouds.yaml`, one candidate per region.
@@ -212,7 +220,7 @@ impl Finder<'_> {
             let credentials = Entry::read(&account, &text)?.credentials();
             let site = credentials.region.clone().unwrap_or_default();
             let source = format!("the login at {site} in {}", of_project.unwrap_or_default());
-            found.push(Candidate { source, site, credentials });
+            found.push(Candidate { source, site, credentials, is_login: true });
         }
         Ok(found)
     }
@@ -241,7 +249,7 @@ impl Finder<'_> {
         }
         let site = credentials.region.clone().or_else(|| cloud.map(str::to_owned));
         let site = site.unwrap_or_else(|| credentials.auth_url.clone());
-        Ok(Candidate { source: source.to_owned(), site, credentials })
+        Ok(Candidate { source: source.to_owned(), site, credentials, is_login: false })
     }
 
     /// The project chosen by flag or variable.
@@ -269,7 +277,12 @@ impl Finder<'_> {
                 continue;
             };
             let (first, second) = (&before.credentials.project, &one.credentials.project);
-            if first.name != second.name || first.id != second.id {
+            let contradict = match before.is_login && !one.is_login {
+                // The cloud was not named. It may know its project by id alone, or not at all.
+                true => first.name.as_ref().zip(second.name.as_ref()).is_some_and(|(a, b)| !a.eq_ignore_ascii_case(b)),
+                false => first.name != second.name || first.id != second.id,
+            };
+            if contradict {
                 return Err(Error::new(ErrorKind::Usage, format!("choose credentials for {}", one.site))
                     .because(format!("there are several: {} and {}", before.source, one.source))
                     .hint("choose a project: --project NAME, or set OS_PROJECT_NAME")

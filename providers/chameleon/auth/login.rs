@@ -5,8 +5,9 @@ use secrecy::SecretString;
 
 use super::super::api::{FailureKind, Site};
 use super::super::credentials::{Credentials, Method, Named, credentials_page};
+use super::each_site::each_site;
 use super::entry::{ACCOUNTS, Entry, parts};
-use super::find::{Candidate, Choice, find, is_known};
+use super::find::is_known;
 use super::sites::{SITES, known_site, means, site_at};
 use super::trial::tried;
 use crate::error::{Error, ErrorKind, Result};
@@ -50,16 +51,10 @@ impl Login for ChameleonLogin {
     fn sources(&self, context: &Context) -> Result<Vec<serde_json::Value>> {
         let user_environment = &context.user_environment;
         let vault = Vault::open(&user_environment.config_dir, user_environment.keyring_bus());
-        let choice = Choice::default();
         if !is_known(user_environment, &vault)? {
             return Ok(Vec::new());
         }
-        let found = find(user_environment, &vault, &choice)?;
-        let settings = |one: &Candidate| match found.len() {
-            1 => serde_json::json!({}),
-            _ => serde_json::json!({ "site": one.site }),
-        };
-        Ok(found.iter().map(settings).collect())
+        each_site(&serde_json::json!({}), context)
     }
 
     fn form(&self, context: &Context, ask: &LoginAsk) -> Result<LoginForm> {

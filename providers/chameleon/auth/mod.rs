@@ -1,6 +1,7 @@
 //! Where credentials come from: sources, selection, storage and login.
 
 mod clouds;
+mod each_site;
 mod entry;
 mod find;
 mod flat;
@@ -11,5 +12,6 @@ mod sites;
 mod tests;
 mod trial;
 
+pub(super) use each_site::each_site;
 pub(super) use find::{Candidate, Choice, find};
 pub(super) use login::ChameleonLogin;

@@ -243,6 +243,76 @@ fn a_cloud_of_several_regions_is_several_sites() {
     assert_eq!(user.find(&site("nu")).unwrap().len(), 1);
 }
 
+/// A cloud at a known site, with an application credential of this id.
+fn of_site(name: &str, id: &str, host: &str, more: &str) -> String {
+    format!(
+        "  {name}:\n    auth:\n      auth_url: https://{host}:5000/v3\n      application_credential_id: {id}\n      \
+         application_credential_secret: hush\n      {more}\n"
+    )
+}
+
+fn settings_of_each_site(user: &User, settings: serde_json::Value) -> Vec<serde_json::Value> {
+    let at = |name: &str| user.folder.path().join(name);
+    let context = crate::provider::Context {
+        data_dir: at("data"),
+        cache_dir: at("cache"),
+        runtime_dir: at("run"),
+        clusters_dir: at("clusters"),
+        user_environment: user.user_environment.clone(),
+        events: crate::event::Bus::new().0,
+    };
+    super::each_site(&settings, &context).unwrap()
+}
+
+#[test]
+fn of_several_clouds_those_of_chameleon_are_its_sites() {
+    let (tacc, uc) = ("chi.tacc.chameleoncloud.org", "chi.uc.chameleoncloud.org");
+    let oidc = "auth_type: v3chameleonoidc\n    region_name: CHI@NU\n    auth: {auth_url: \"https://x.example/v3\", \
+                identity_provider: chameleon, protocol: openid, client_id: c, project_id: p, discovery_endpoint: \
+                \"https://auth.example\"}";
+    let text = format!(
+        "clouds:\n{}{}{}  nu:\n    {oidc}\n{}  broken: {{auth: {{auth_url: \"https://{uc}:5000/v3\"}}}}\n",
+        of_site("tacc", "of-tacc", tacc, ""),
+        of_site("uc", "of-uc", uc, ""),
+        of_site("work", "of-work", "cloud.example", ""),
+        of_site("kvm", "of-kvm", "kvm.tacc.chameleoncloud.org", ""),
+    );
+    let user = User::new(&[]);
+    user.write("home/.config/openstack/clouds.yaml", &text);
+    let mut ids = user.ids();
+    ids.sort();
+    assert_eq!(ids.len(), 4, "{ids:?}");
+    assert!(!ids.contains(&"of-work".to_owned()), "{ids:?}");
+    // A site without bare metal is asked only if it is named.
+    let sites = |settings: serde_json::Value| {
+        let each = settings_of_each_site(&user, settings);
+        let mut sites: Vec<String> = each.iter().map(|one| one["site"].as_str().unwrap_or("-").to_owned()).collect();
+        sites.sort();
+        sites
+    };
+    assert_eq!(sites(serde_json::json!({"hours": 2})), ["CHI@NU", "CHI@TACC", "CHI@UC"]);
+    assert_eq!(sites(serde_json::json!({"site": "kvm"})), ["kvm"]);
+    assert_eq!(sites(serde_json::json!({"cloud": "kvm"})), ["KVM@TACC"]);
+    assert_eq!(settings_of_each_site(&user, serde_json::json!({"cloud": "uc", "hours": 2}))[0]["hours"], 2);
+}
+
+#[test]
+fn a_login_goes_before_a_cloud_that_nobody_named() {
+    let file = |project: &str| format!("clouds:\n{}", of_site("uc", "of-file", "chi.uc.chameleoncloud.org", project));
+    // Without a project, with an id that the login does not know, and with the same name.
+    for project in ["", "project_id: 0123", "project_name: chi-1"] {
+        let user = User::new(&[]);
+        user.log_in("CHI@UC", "CHI-1").write("home/.config/openstack/clouds.yaml", &file(project));
+        assert_eq!(user.ids(), ["CHI@UC CHI-1"], "{project}");
+        let named = Choice { cloud: Some("uc".to_owned()), ..Choice::default() };
+        assert_eq!(ids(&user.find(&named).unwrap()), ["of-file"], "{project}");
+    }
+    let user = User::new(&[]);
+    user.log_in("CHI@UC", "CHI-1").write("home/.config/openstack/clouds.yaml", &file("project_name: CHI-2"));
+    let error = user.find(&Choice::default()).unwrap_err();
+    assert!(error.to_string().contains("the login at CHI@UC in CHI-1 and the cloud uc of "), "{error}");
+}
+
 #[test]
 fn every_authentication_method_is_read() {
     let table: &[(&[(&str, &str)], &str)] = &[

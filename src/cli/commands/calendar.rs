@@ -36,14 +36,21 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     if !(1..=MOST_DAYS).contains(&args.days) {
         return Err(usage("show the calendar", format!("--days takes 1 to {MOST_DAYS}")).into());
     }
-    let source = args.provider.source()?;
-    let provider = reserving::open(app, &source, app.plain_events())?;
-    let reservations = reserving::reservations(provider.as_ref(), &source.provider)?;
+    let sites = args.provider.sites(app, app.plain_events())?;
     let now = Timestamp::now();
     let until = when::later(now, SignedDuration::from_hours(24 * args.days));
-    let mut rows = reservations.calendar(&args.filter.filter(), until).await?;
+    let filter = args.filter.filter();
+    let asked = sites.ask(async |site| {
+        let reservations = reserving::reservations(site.provider.as_ref(), &site.source.provider)?;
+        reservations.calendar(&filter, until).await
+    });
+    let asked = asked.await.or_none("show the calendar")?;
+    let mut rows: Vec<CalendarRow> = asked.found.into_iter().flat_map(|(_, rows)| rows).collect();
     let left_out = narrow(&mut rows, args.all || !args.filter.is_empty());
-    none_is_an_error(&rows, &args.filter)?;
+    reserving::report(app, &asked.failed);
+    if asked.failed.is_empty() {
+        none_is_an_error(&rows, &args.filter)?;
+    }
     rows.sort_by_cached_key(|row| (row.place.clone(), human::natural(&row.name)));
     if app.json() {
         for row in &rows {
@@ -75,18 +82,24 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
 
 /// The bookings as text; only our own if there are more than `MOST_LISTED`.
 fn describe(chart: &Chart<'_>, until: Timestamp) -> Vec<String> {
-    let mut all: Vec<(&str, &crate::provider::Booking)> = Vec::new();
+    let mut all: Vec<(&CalendarRow, &crate::provider::Booking)> = Vec::new();
     for row in &chart.rows {
         let shown = row.bookings.iter().filter(|booking| booking.end > chart.now && booking.start < until);
-        all.extend(shown.map(|booking| (row.name.as_str(), booking)));
+        all.extend(shown.map(|booking| (*row, booking)));
     }
     let count = all.len();
     if count > MOST_LISTED {
         all.retain(|(_, booking)| booking.ours);
     }
     all.sort_by_key(|(_, booking)| booking.start);
-    let name = chart.rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0);
-    let line = |(host, booking): &(&str, &crate::provider::Booking)| {
+    let several = chart.rows.iter().any(|row| row.place != chart.rows[0].place);
+    let name_of = |row: &CalendarRow| match several {
+        true => format!("{} at {}", row.name, row.place),
+        false => row.name.clone(),
+    };
+    let name = chart.rows.iter().map(|row| name_of(row).chars().count()).max().unwrap_or(0);
+    let line = |(row, booking): &(&CalendarRow, &crate::provider::Booking)| {
+        let host = name_of(row);
         let who = match (booking.holder.as_deref(), booking.ours) {
             (Some(holder), true) => format!("yours, {holder}"),
             (Some(holder), false) => holder.to_owned(),

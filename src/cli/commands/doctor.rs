@@ -8,11 +8,11 @@ use crate::cli::app::App;
 use crate::cli::exit_code;
 use crate::cli::output::Table;
 use crate::cli::reserving::{self, ProviderArgs};
+use crate::cluster::sites::OpenSite;
 use crate::error::{Error, ErrorKind};
 use crate::host::LocalHost;
 use crate::playbook::{self, Capacity, Facts, RunAs};
 use crate::provider::SiteFinding;
-use crate::state::LeaseSource;
 use crate::util::{child, human};
 
 /// Disk space for a Ray environment, including its installation.
@@ -58,7 +58,7 @@ const LOCAL: &str = "local + native";
 
 pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     if !args.provider.is_open() {
-        return of_site(app, &args.provider.source()?).await;
+        return of_sites(app, &args.provider).await;
     }
     let host = LocalHost::new("local", nearest_folder(&app.paths.cache), app.host_environment())?;
     let facts = playbook::facts(&host).await?;
@@ -86,11 +86,21 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     Ok(if works { exit_code::DONE } else { exit_code::FAILED })
 }
 
-/// Inspects a provider's site.
-async fn of_site(app: &App, source: &LeaseSource) -> anyhow::Result<u8> {
-    let provider = reserving::open(app, source, app.plain_events())?;
-    let found = provider.inspect_site().await?;
-    let name = &source.provider;
+/// Inspects a provider's sites.
+async fn of_sites(app: &App, args: &ProviderArgs) -> anyhow::Result<u8> {
+    let sites = args.sites(app, app.plain_events())?;
+    let asked = sites.ask(async |site| site.provider.inspect_site().await).await.or_none("inspect the sites")?;
+    reserving::report(app, &asked.failed);
+    let mut works = asked.failed.is_empty();
+    for (site, found) in asked.found {
+        works &= of_site(app, site, found)?;
+    }
+    Ok(if works { exit_code::DONE } else { exit_code::FAILED })
+}
+
+/// Shows what was found at a site; whether clusters work there.
+fn of_site(app: &App, site: &OpenSite, found: Vec<SiteFinding>) -> anyhow::Result<bool> {
+    let name = &site.source.provider;
     if found.is_empty() {
         return Err(Error::new(ErrorKind::Unsupported, format!("inspect the site of the provider `{name}`"))
             .because("there is nothing to inspect there")
@@ -103,7 +113,7 @@ async fn of_site(app: &App, source: &LeaseSource) -> anyhow::Result<u8> {
         None => State::Optional,
     };
     let finding = |found: SiteFinding| Finding {
-        needed_by: name.clone(),
+        needed_by: site.name().to_owned(),
         what: found.what,
         state: state(found.works),
         saw: found.saw,
@@ -113,16 +123,17 @@ async fn of_site(app: &App, source: &LeaseSource) -> anyhow::Result<u8> {
     let works = findings.iter().all(|finding| finding.state != State::Missing);
     if app.json() {
         app.ui.json(&serde_json::json!({
-            "v": 1, "type": "doctor_site", "provider": name, "works": works, "findings": findings,
+            "v": 1, "type": "doctor_site", "provider": name, "place": site.name(), "works": works, "findings": findings,
         }));
     } else {
         show(app, &findings);
+        let at = if site.name() == name { String::new() } else { format!(" at {}", site.name()) };
         app.ui.data(format_args!(
-            "clusters of the provider `{name}` {}",
+            "clusters of the provider `{name}`{at} {}",
             if works { "work there" } else { "do not work there yet" }
         ));
     }
-    Ok(if works { exit_code::DONE } else { exit_code::FAILED })
+    Ok(works)
 }
 
 fn show(app: &App, findings: &[Finding]) {

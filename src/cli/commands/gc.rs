@@ -8,11 +8,11 @@ use crate::cli::command_error::usage;
 use crate::cli::exit_code;
 use crate::cli::output::Table;
 use crate::cli::reserving::{self, ProviderArgs};
+use crate::cluster::sites::{OpenSite, SiteFailure, Sites};
 use crate::cluster::{Gc, GcOptions, Settings, Standing, TaggedResource};
 use crate::engine::Cancel;
 use crate::error::{Error, ErrorKind, LeftBehind, Result};
 use crate::name::Owner;
-use crate::provider::Provider;
 use crate::providers;
 use crate::state::LeaseSource;
 use crate::state::{check_here, known_owner};
@@ -30,15 +30,6 @@ pub(crate) struct Args {
     #[command(flatten)]
     provider: ProviderArgs,
 }
-
-/// An open provider.
-struct OpenProvider {
-    name: String,
-    provider: Box<dyn Provider>,
-}
-
-/// Providers that could not be queried, and why.
-type Silent = Vec<(String, Error)>;
 
 pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     let (_handle, cancel) = Cancel::new();
@@ -62,29 +53,42 @@ struct GcCommand<'a> {
 
 impl GcCommand<'_> {
     async fn run(&self) -> Result<u8> {
-        let (places, mut silent) = self.places()?;
-        let mut asked = Vec::new();
-        for place in &places {
-            match self.gc(place).find().await {
-                Ok(found) => asked.push((place, found)),
-                Err(error) if self.args.provider.is_open() => silent.push((place.name.clone(), error)),
-                Err(error) => return Err(error),
+        let sites = self.sites()?;
+        let asked = sites.ask(async |site| self.gc(site).find().await).await;
+        let (asked, mut silent) = match self.args.provider.is_open() {
+            true => (asked.found, asked.failed),
+            false => {
+                let asked = asked.or_none("find what is left")?;
+                (asked.found, asked.failed)
             }
-        }
-        let all = || asked.iter().flat_map(|(place, found)| found.iter().map(|one| (place.name.as_str(), one)));
+        };
+        let all = || asked.iter().flat_map(|(site, found)| found.iter().map(|one| (*site, one)));
         self.show(&all().collect::<Vec<_>>());
-        for (name, error) in &silent {
-            self.app.ui.status(format!("warning: `{name}` was not queried: {error}"));
-        }
-        self.refuse(&all().map(|(_, one)| one).collect::<Vec<_>>())?;
-        let going = all().filter(|(_, one)| one.standing.goes()).count();
-        let failed = |silent: &[(String, Error)]| if silent.is_empty() { exit_code::DONE } else { exit_code::FAILED };
         // A provider that was never set up holds nothing of ours.
-        silent
-            .retain(|(_, error)| !matches!(error.kind(), ErrorKind::Usage | ErrorKind::Spec | ErrorKind::Unsupported));
+        let is_not_set_up = |failure: &SiteFailure| {
+            matches!(failure.error.kind(), ErrorKind::Usage | ErrorKind::Spec | ErrorKind::Unsupported)
+        };
+        for failure in silent.extract_if(.., |failure| is_not_set_up(failure)) {
+            self.app.ui.status(format!("warning: `{}` was not queried: {}", failure.name(), failure.error));
+        }
+        reserving::report(self.app, &silent);
+        self.refuse(&all().map(|(_, one)| one).collect::<Vec<_>>(), &silent)?;
+        let going = all().filter(|(_, one)| one.standing.goes()).count();
+        let failed = |silent: &[SiteFailure]| if silent.is_empty() { exit_code::DONE } else { exit_code::FAILED };
+        let not_asked = |silent: &[SiteFailure]| match silent {
+            [] => String::new(),
+            silent => {
+                let names: Vec<&str> = silent.iter().map(SiteFailure::name).collect();
+                format!("; not asked, so something may be left there: {}", names.join(", "))
+            }
+        };
+        let name_of = |site: &OpenSite| match (&site.source.provider, site.name()) {
+            (provider, name) if provider == name => name.to_owned(),
+            (provider, name) => format!("{provider} ({name})"),
+        };
+        let names = || asked.iter().map(|(site, _)| name_of(site)).collect::<Vec<_>>().join(", ");
         if going == 0 {
-            let names: Vec<&str> = asked.iter().map(|(place, _)| place.name.as_str()).collect();
-            self.end(&format!("nothing to delete at {}", names.join(", ")), 0);
+            self.end(&format!("nothing to delete at {}{}", names(), not_asked(&silent)), 0);
             return Ok(failed(&silent));
         }
         if !self.app.yes && (self.app.json() || !self.app.ui.asks()) {
@@ -98,64 +102,68 @@ impl GcCommand<'_> {
             }
         }
         let (mut left, mut errors) = (Vec::new(), Vec::new());
-        for (place, found) in &asked {
-            if found.iter().any(|one| one.standing.goes()) {
-                errors.extend(self.gc(place).delete(found).await);
-                left.extend(self.gc(place).left().await?);
+        for (site, found) in asked.iter().filter(|(_, found)| found.iter().any(|one| one.standing.goes())) {
+            errors.extend(self.gc(site).delete(found).await);
+            match self.gc(site).left().await {
+                Ok(still) => left.extend(still),
+                Err(error) if sites.len() > 1 => silent.push(SiteFailure { source: site.source.clone(), error }),
+                Err(error) => return Err(error),
             }
         }
         if !left.is_empty() {
             return Err(self.left_behind(&left, errors));
         }
         // A failed deletion does not matter if the resource is gone anyway.
-        let names: Vec<&str> = asked.iter().map(|(place, _)| place.name.as_str()).collect();
-        self.end(&format!("deleted {}; queried {} again: nothing is left", resources(going), names.join(", ")), going);
+        let is_left = match silent.as_slice() {
+            [] => ": nothing is left".to_owned(),
+            silent => not_asked(silent),
+        };
+        self.end(&format!("deleted {}; queried {} again{is_left}", resources(going), names()), going);
         Ok(failed(&silent))
     }
 
-    fn gc<'b>(&'b self, place: &'b OpenProvider) -> Gc<'b> {
+    fn gc<'b>(&'b self, site: &'b OpenSite) -> Gc<'b> {
         Gc {
             settings: self.settings,
             owner: self.owner.clone(),
-            name: place.name.clone(),
-            provider: place.provider.as_ref(),
+            name: site.source.provider.clone(),
+            site: Some(site.name().to_owned()).filter(|name| *name != site.source.provider),
+            provider: site.provider.as_ref(),
             options: self.options.clone(),
         }
     }
 
-    /// The selected provider; without one, all providers that open, and those that do not.
-    fn places(&self) -> Result<(Vec<OpenProvider>, Silent)> {
-        let open = |source: &LeaseSource| {
-            let provider = reserving::open(self.app, source, self.settings.events.clone())?;
-            Ok(OpenProvider { name: source.provider.clone(), provider })
-        };
+    /// The sites of the selected provider; without one, of all providers.
+    fn sites(&self) -> Result<Sites> {
         if !self.args.provider.is_open() {
-            return Ok((vec![open(&self.args.provider.source()?)?], Vec::new()));
+            return self.args.provider.sites(self.app, self.settings.events.clone());
         }
-        let (mut places, mut silent) = (Vec::new(), Vec::new());
+        let context = self.app.provider_context(self.settings.events.clone());
+        let mut all = Sites::default();
         for name in providers::names() {
             let source =
                 LeaseSource { provider: name, settings: Value::Object(serde_json::Map::new()), place: String::new() };
-            match open(&source) {
-                Ok(place) => places.push(place),
-                Err(error) => silent.push((source.provider, error)),
+            match Sites::of(&source, &context) {
+                Ok(sites) => all.extend(sites),
+                Err(error) => all.fail(source, error),
             }
         }
-        Ok((places, silent))
+        Ok(all)
     }
 
     /// Shows all findings, sorted by cluster.
-    fn show(&self, found: &[(&str, &TaggedResource)]) {
+    fn show(&self, found: &[(&OpenSite, &TaggedResource)]) {
         let mut sorted = found.to_vec();
-        sorted.sort_by_key(|(name, one)| (one.tag.owner.clone(), one.tag.cluster.clone(), (*name).to_owned()));
-        let mut table = Table::new(&["cluster", "kind", "key", "id", "until", "note"]);
-        for (name, one) in &sorted {
+        sorted.sort_by_key(|(site, one)| (one.tag.owner.clone(), one.tag.cluster.clone(), site.name().to_owned()));
+        let mut table = Table::new(&["cluster", "where", "kind", "key", "id", "until", "note"]);
+        for (site, one) in &sorted {
             if self.app.json() {
-                self.app.ui.json(&line(name, one));
+                self.app.ui.json(&line(site, one));
             }
             let resource = &one.resource;
             table.row([
                 if one.tag.cluster.is_reserved() { "-".to_owned() } else { one.tag.cluster.to_string() },
+                site.name().to_owned(),
                 resource.kind.0.clone(),
                 one.tag.key.display_name(),
                 resource.id.clone(),
@@ -187,12 +195,15 @@ impl GcCommand<'_> {
     }
 
     /// Refuses impossible requests: an unknown id, one that only `down` removes, or no owner.
-    fn refuse(&self, found: &[&TaggedResource]) -> Result<()> {
+    fn refuse(&self, found: &[&TaggedResource], silent: &[SiteFailure]) -> Result<()> {
         for id in &self.options.ids {
             let Some(one) = found.iter().find(|one| one.resource.id == *id) else {
-                return Err(Error::new(ErrorKind::NotFound, format!("find {id}"))
-                    .because("no resource with that id has a gpucl tag and was made by your user; nothing was deleted")
-                    .hint("gpucl gc   # lists what is yours"));
+                let error = Error::new(ErrorKind::NotFound, format!("find {id}"))
+                    .because("no resource with that id has a gpucl tag and was made by your user; nothing was deleted");
+                let error = silent.iter().fold(error, |error, failure| {
+                    error.because(format!("{} did not answer, and may have it", failure.name()))
+                });
+                return Err(error.hint("gpucl gc   # lists what is yours"));
             };
             if !one.standing.goes() {
                 return Err(usage(
@@ -248,7 +259,7 @@ fn resources(count: usize) -> String {
 }
 
 /// One finding as JSON: `docs/reference/json.md`.
-fn line(provider: &str, one: &TaggedResource) -> Value {
+fn line(site: &OpenSite, one: &TaggedResource) -> Value {
     let standing = match one.standing {
         Standing::Left => "left",
         Standing::Named => "named",
@@ -259,7 +270,7 @@ fn line(provider: &str, one: &TaggedResource) -> Value {
     };
     let resource = &one.resource;
     json!({
-        "v": 1, "type": "gc_item", "provider": provider, "owner": one.tag.owner, "cluster": one.tag.cluster,
+        "v": 1, "type": "gc_item", "provider": site.source.provider, "place": site.name(), "owner": one.tag.owner, "cluster": one.tag.cluster,
         "key": one.tag.key, "kind": resource.kind, "id": resource.id, "until": resource.until,
         "detail": resource.detail, "standing": standing,
     })

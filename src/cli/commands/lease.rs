@@ -2,11 +2,10 @@
 
 mod ask;
 mod change;
+mod find;
 mod show;
 #[cfg(test)]
 mod tests;
-
-use std::sync::Arc;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -17,9 +16,10 @@ use crate::cli::reserving::{self, ProviderArgs};
 use crate::cluster::Settings;
 use crate::cluster::lease as standalone;
 use crate::cluster::lease::Recovery;
+use crate::cluster::sites::{OpenSite, Sites};
 use crate::engine::Cancel;
 use crate::error::{Error, ErrorKind, Result};
-use crate::provider::{Lease, LeaseState, Provider, Reservations};
+use crate::provider::{Lease, LeaseState, Reservations};
 use crate::state::LeaseSource;
 use crate::util::when;
 
@@ -61,7 +61,7 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
         Some(command) => args.ask.none_before(command.word())?,
     }
     let events = app.plain_events();
-    let provider = reserving::open(app, &source, events.clone())?;
+    let sites = Sites::of(&source, &app.provider_context(events.clone()))?;
     // Without an owner, no lease can have been made; only a command that makes a lease makes an owner.
     let (_handle, cancel) = Cancel::new();
     let makes = args.command.is_none() && !args.ask.dry_run;
@@ -75,7 +75,7 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
         app,
         settings: settings.clone(),
         source,
-        provider: Arc::from(provider),
+        sites,
         reopen: &reopen,
         zone: when::zone(app.variable("TZ")),
         flags,
@@ -109,8 +109,10 @@ impl Command {
 struct LeaseCommand<'a> {
     app: &'a App,
     settings: Settings,
+    /// The provider, as the flags select it.
     source: LeaseSource,
-    provider: Arc<dyn Provider>,
+    /// The sites that the flags and the login leave open.
+    sites: Sites,
     /// Opens the provider that an earlier command used.
     reopen: standalone::Opener<'a>,
     zone: TimeZone,
@@ -128,10 +130,6 @@ impl LeaseCommand<'_> {
             Some(Command::Delete(args)) => self.delete(args).await,
             Some(Command::Wait(args)) => self.wait(&args.name).await,
         }
-    }
-
-    fn reservations(&self) -> Result<&dyn Reservations> {
-        reserving::reservations(self.provider.as_ref(), &self.source.provider)
     }
 
     /// Finds out what became of requests that earlier commands left open, and reports it.
@@ -176,7 +174,7 @@ impl LeaseCommand<'_> {
     }
 
     /// Waits until a lease is active. Ctrl-C ends the wait, not the lease.
-    async fn wait_active(&self, lease: &Lease) -> Result<Lease> {
+    async fn wait_active(&self, site: &OpenSite, lease: &Lease) -> Result<Lease> {
         let stopped = || {
             let name = argument(lease);
             Error::new(ErrorKind::Cancelled, format!("wait for the lease {name}"))
@@ -185,7 +183,7 @@ impl LeaseCommand<'_> {
                 .hint(format!("gpucl lease delete {name}{}", self.flags))
         };
         tokio::select! {
-            active = self.reservations()?.wait_active(&lease.id) => active,
+            active = reservations(site)?.wait_active(&lease.id) => active,
             Ok(()) = tokio::signal::ctrl_c() => Err(stopped()),
         }
     }
@@ -200,6 +198,11 @@ impl LeaseCommand<'_> {
         line["left_seconds"] = json!(left(lease, Timestamp::now()).as_secs());
         line
     }
+}
+
+/// The reservations of a site.
+fn reservations(site: &OpenSite) -> Result<&dyn Reservations> {
+    reserving::reservations(site.provider.as_ref(), &site.source.provider)
 }
 
 /// Its name without the gpucl tag at the end.

@@ -1,5 +1,7 @@
 //! `gpucl offers`.
 
+use std::collections::BTreeMap;
+
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
@@ -7,7 +9,8 @@ use serde_json::json;
 use crate::cli::app::App;
 use crate::cli::exit_code;
 use crate::cli::output::{Table, gantt};
-use crate::cli::reserving::{self, ProviderArgs};
+use crate::cli::reserving::ProviderArgs;
+use crate::cluster::sites::{Answers, OpenSite, SiteFailure, Sites};
 use crate::error::{Error, ErrorKind, Result};
 use crate::provider::{CalendarRow, HostFilter, Offer};
 use crate::providers;
@@ -84,10 +87,10 @@ impl Args {
     }
 }
 
-/// An offer, or the reason why a provider did not answer.
+/// An offer, or the site that did not answer.
 struct OfferOrFailure {
     provider: String,
-    row: std::result::Result<CalendarRow, Error>,
+    row: std::result::Result<CalendarRow, SiteFailure>,
 }
 
 pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
@@ -95,21 +98,18 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     let is_narrow = filter != HostFilter::default() || args.max_price.is_some() || args.region.is_some();
     let now = Timestamp::now();
     let zone = when::zone(app.variable("TZ"));
-    let sources = sources(app, &args.provider)?;
-    let asked = sources.iter().map(|source| rows_of(app, source, &filter, now));
-    let answers = futures_util::future::join_all(asked).await;
-    let (mut rows, mut failed) = (Vec::new(), Vec::new());
-    for (source, answer) in sources.iter().zip(answers) {
-        match answer {
-            Ok(found) => rows.extend(found.into_iter().map(|row| (source.provider.clone(), row))),
-            Err(error) => failed.push((source.provider.clone(), error)),
-        }
-    }
-    // With one provider, its failure is the command's error; with several, each failure is a row.
+    let sites = sites(app, &args.provider)?;
+    let Answers { found, mut failed } = sites.ask(async |site| rows_of(site, &filter, now).await).await;
+    let of_provider = |(site, rows): (&OpenSite, Vec<CalendarRow>)| {
+        let provider = site.source.provider.clone();
+        rows.into_iter().map(move |row| (provider.clone(), row))
+    };
+    let mut rows: Vec<(String, CalendarRow)> = found.into_iter().flat_map(of_provider).collect();
+    // The failure of the only site is the command's error; of several, each failure is a row.
     if rows.is_empty()
-        && let Some((_, error)) = failed.pop_if(|_| sources.len() == 1)
+        && let Some(failure) = failed.pop_if(|_| sites.len() == 1)
     {
-        return Err(error.into());
+        return Err(failure.error.into());
     }
     rows.retain(|(_, row)| args.passes(row));
     let before = rows.len();
@@ -138,9 +138,11 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
         )
     });
     let only: Vec<CalendarRow> = rows.iter().map(|(_, row)| row.clone()).collect();
-    let nobody_answered = failed.len() == sources.len();
+    let nobody_answered = failed.len() == sites.len();
     let found = rows.into_iter().map(|(provider, row)| OfferOrFailure { provider, row: Ok(row) });
-    let found = found.chain(failed.into_iter().map(|(provider, error)| OfferOrFailure { provider, row: Err(error) }));
+    let failed = failed.into_iter();
+    let found = found
+        .chain(failed.map(|failure| OfferOrFailure { provider: failure.source.provider.clone(), row: Err(failure) }));
     describe(app, found.collect(), now, &zone);
     if !app.json() {
         if let Some(from) = only.iter().find_map(|row| row.gpus_from.as_ref()) {
@@ -154,19 +156,20 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     Ok(if nobody_answered { exit_code::FAILED } else { exit_code::DONE })
 }
 
-/// The selected provider, or all that the user is logged in to.
-fn sources(app: &App, args: &ProviderArgs) -> Result<Vec<LeaseSource>> {
+/// The sites of the selected provider, or of all that the user is logged in to.
+fn sites(app: &App, args: &ProviderArgs) -> Result<Sites> {
     if !args.is_open() {
-        return Ok(vec![args.source()?]);
+        return args.sites(app, app.plain_events());
     }
     let context = app.provider_context(app.plain_events());
-    let (mut found, mut known) = (Vec::new(), Vec::new());
+    let (mut found, mut known) = (Sites::default(), Vec::new());
     for factory in providers::all() {
         let (Some(login), manifest) = (factory.login(), factory.manifest()?) else { continue };
-        // A bad credential is reported when it is used.
-        let settings = login.sources(&context).unwrap_or_else(|_| vec![json!({})]);
         let source = |settings| LeaseSource { provider: manifest.name.clone(), settings, place: String::new() };
-        found.extend(settings.into_iter().map(source));
+        match login.sources(&context) {
+            Ok(each) => each.into_iter().for_each(|settings| found.add(source(settings), &context)),
+            Err(error) => found.fail(source(json!({})), error),
+        }
         known.push(manifest.name.clone());
     }
     if !found.is_empty() {
@@ -177,13 +180,12 @@ fn sources(app: &App, args: &ProviderArgs) -> Result<Vec<LeaseSource>> {
     Err(known.iter().fold(error, |error, name| error.hint(format!("gpucl login {name}"))))
 }
 
-/// The offers of one provider.
-async fn rows_of(app: &App, source: &LeaseSource, filter: &HostFilter, now: Timestamp) -> Result<Vec<CalendarRow>> {
-    let provider = reserving::open(app, source, app.plain_events())?;
-    if let Some(reservations) = provider.reservations() {
+/// The offers of one site.
+async fn rows_of(site: &OpenSite, filter: &HostFilter, now: Timestamp) -> Result<Vec<CalendarRow>> {
+    if let Some(reservations) = site.provider.reservations() {
         return reservations.calendar(filter, when::later(now, HORIZON)).await;
     }
-    let rows = provider.offers().await?.into_iter().map(row_of);
+    let rows = site.provider.offers().await?.into_iter().map(row_of);
     Ok(rows.filter(|row| is_meant(row, filter)).collect())
 }
 
@@ -227,15 +229,17 @@ fn describe(app: &App, found: Vec<OfferOrFailure>, now: Timestamp, zone: &TimeZo
                     "free_from": row.closed.is_none().then_some(from), "free_until": until,
                 }));
             }
-            (true, Err(error)) => app.ui.json(&json!({
-                "v": 1, "type": "offers_failed", "provider": provider, "error": error.to_string(), "hints": error.hints(),
+            (true, Err(failure)) => app.ui.json(&json!({
+                "v": 1, "type": "offers_failed", "provider": provider, "place": failure.name(),
+                "error": failure.error.to_string(), "hints": failure.error.hints(),
             })),
             (false, Ok(row)) => table.row(cells(&provider, &row, now, zone)),
-            (false, Err(error)) => {
+            (false, Err(failure)) => {
                 let dash = || "-".to_owned();
-                let text = format!("failed: {error}");
-                table.row([provider, dash(), dash(), dash(), dash(), dash(), dash(), dash(), text]);
-                for hint in error.hints() {
+                let text = format!("failed: {}", failure.error);
+                let place = if failure.name() == provider { dash() } else { failure.name().to_owned() };
+                table.row([provider, dash(), place, dash(), dash(), dash(), dash(), dash(), text]);
+                for hint in failure.error.hints() {
                     app.ui.status(format!("hint: {hint}"));
                 }
             }
@@ -271,7 +275,7 @@ fn cells(provider: &str, row: &CalendarRow, now: Timestamp, zone: &TimeZone) -> 
     ]
 }
 
-/// `now, for 3 h`, or `from Sun 22 Nov 14:50 CST (in 2 h), for 3 h`, or why it is not available.
+/// `now, for 3 h`, or `from Sun 22 Nov 14:50 CST (20:50 UTC), in 2 h, for 3 h`, or why it is not available.
 fn free(row: &CalendarRow, now: Timestamp, zone: &TimeZone) -> String {
     if let Some(why) = &row.closed {
         return why.clone();
@@ -281,21 +285,33 @@ fn free(row: &CalendarRow, now: Timestamp, zone: &TimeZone) -> String {
     if from <= now {
         return format!("now{how_long}");
     }
-    format!("from {} (in {}){how_long}", when::local(from, zone), when::length(when::between(now, from)))
+    format!("from {}, in {}{how_long}", when::both(from, zone), when::length(when::between(now, from)))
 }
 
-/// When `count` of these are free at the same time.
+/// When and where `count` of these are free at the same time: one lease is at one site.
 fn together(rows: &[CalendarRow], count: usize, now: Timestamp, zone: &TimeZone) -> String {
-    let mut times: Vec<Timestamp> =
-        rows.iter().filter(|row| row.closed.is_none()).map(|row| gantt::free_from(row, now).0).collect();
-    times.sort();
-    match times.get(count.saturating_sub(1)) {
-        Some(at) if *at <= now => format!("{} of these are free now", times.iter().filter(|at| **at <= now).count()),
-        Some(at) => format!(
-            "{count} of these are free from about {}; `gpucl lease --count {count} --dry-run` shows the exact time",
-            when::both(*at, zone)
+    let mut places: BTreeMap<&str, Vec<Timestamp>> = BTreeMap::new();
+    for row in rows.iter().filter(|row| row.closed.is_none()) {
+        places.entry(&row.place).or_default().push(gantt::free_from(row, now).0.max(now));
+    }
+    places.values_mut().for_each(|times| times.sort());
+    let at = |place: &str| if places.len() > 1 { format!(" at {place}") } else { String::new() };
+    let enough = places.iter().filter_map(|(place, times)| Some((times.get(count.saturating_sub(1))?, place, times)));
+    match enough.min_by_key(|(at, ..)| **at) {
+        Some((from, place, times)) if *from == now => {
+            let free = times.iter().filter(|at| **at == now).count();
+            format!("{free} of these are free now{}", at(place))
+        }
+        Some((from, place, _)) => format!(
+            "{count} of these are free from about {}{}; `gpucl lease --count {count} --dry-run` shows the exact time",
+            when::both(*from, zone),
+            at(place)
         ),
-        None => format!("there are fewer than {count} of these: only {}", human::count(times.len(), "host")),
+        None => {
+            let most = places.values().map(Vec::len).max().unwrap_or(0);
+            let where_ = if places.len() > 1 { " at any one site" } else { "" };
+            format!("there are fewer than {count} of these{where_}: only {}", human::count(most, "host"))
+        }
     }
 }
 

@@ -58,6 +58,15 @@ pub trait Factory: Sync {
     fn login(&self) -> Option<&dyn Login> {
         None
     }
+    /// The settings of each site that these settings leave open, as far as credentials are known for it, each with its
+    /// `site`. Sends nothing.
+    ///
+    /// # Errors
+    /// If the credentials cannot be read, or it is unclear which are meant.
+    fn each_site(&self, settings: &serde_json::Value, context: &Context) -> Result<Vec<serde_json::Value>> {
+        let _ = context;
+        Ok(vec![settings.clone()])
+    }
     /// Opens the provider. The settings have passed `check`.
     fn open(&self, settings: &serde_json::Value, context: &Context) -> Result<Box<dyn Provider>>;
 }

@@ -123,6 +123,8 @@ pub struct Proposal {
     pub end: Timestamp,
     /// The total price, such as `12 SU`; empty if unknown.
     pub price: String,
+    /// The price of an hour, if known.
+    pub price_per_hour: Option<HourlyPrice>,
     /// Notes to show beforehand, such as that the end was moved, and why.
     pub notes: Vec<String>,
     /// The request that acquires it.

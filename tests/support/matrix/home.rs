@@ -221,6 +221,7 @@ impl<C: Cloud> Home<C> {
                 settings: &settings,
                 owner: Some(self.scope.owner.clone()),
                 name: C::PROVIDER.to_owned(),
+                site: None,
                 provider: provider.as_ref(),
                 options: GcOptions::default(),
             };

@@ -9,6 +9,7 @@ use crate::cli::commands::offers::FilterArgs;
 use crate::cli::exit_code;
 use crate::cli::reserving::ProviderArgs;
 use crate::cluster::lease as standalone;
+use crate::cluster::sites::OpenSite;
 use crate::error::Result;
 use crate::provider::{EndAsk, Lease, LeaseAsk, LeaseState, Proposal, StartAsk};
 use crate::util::when;
@@ -112,7 +113,6 @@ impl AskArgs {
 impl LeaseCommand<'_> {
     pub(super) async fn ask(&self, args: AskArgs) -> Result<u8> {
         let ask = args.lease_ask(Timestamp::now(), &self.zone)?;
-        let reservations = self.reservations()?;
         if !args.dry_run {
             let recovery = self.recover().await?;
             for found in &recovery.found {
@@ -121,7 +121,8 @@ impl LeaseCommand<'_> {
                         "an earlier command requested the same and lost the answer: it made the lease {}",
                         found.name
                     ));
-                    return self.made(reservations.lease(&found.id).await?, false).await;
+                    let (site, lease) = self.find(&found.id).await?;
+                    return self.made(site, lease, false).await;
                 }
                 self.app.ui.status(format!(
                     "an earlier command made the lease {} without reporting it: gpucl lease show {}{}",
@@ -130,7 +131,7 @@ impl LeaseCommand<'_> {
             }
         }
         let key = standalone::new_key()?;
-        let proposal = reservations.propose(&standalone::scope(&self.settings), &key, &ask).await?;
+        let (site, proposal) = self.propose(&key, &ask).await?;
         if self.app.json() {
             self.app.ui.json(&proposal_json(&proposal, args.dry_run));
         } else {
@@ -143,18 +144,18 @@ impl LeaseCommand<'_> {
             return Ok(exit_code::DONE);
         }
         self.confirm("make this lease?", DOING)?;
-        let id = standalone::acquire(&self.settings, &self.source, self.provider.as_ref(), &ask, &proposal).await?;
-        self.made(reservations.lease(&id).await?, proposal.now).await
+        let id = standalone::acquire(&self.settings, &self.source, site.provider.as_ref(), &ask, &proposal).await?;
+        self.made(site, super::reservations(site)?.lease(&id).await?, proposal.now).await
     }
 
     /// Shows a new lease; waits for it first if it begins within a minute. `now`: it was requested to begin at once,
     /// whatever the service's clock shows.
-    async fn made(&self, lease: Lease, now: bool) -> Result<u8> {
+    async fn made(&self, site: &OpenSite, lease: Lease, now: bool) -> Result<u8> {
         let begins_later = !now && when::between(Timestamp::now(), lease.start) > jiff::SignedDuration::from_mins(1);
         let lease = match lease.state {
             LeaseState::Active => lease,
             LeaseState::Pending if begins_later => lease,
-            _ => self.wait_active(&lease).await?,
+            _ => self.wait_active(site, &lease).await?,
         };
         if self.app.json() {
             self.app.ui.json(&self.json(&lease));

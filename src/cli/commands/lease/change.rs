@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::{LeaseCommand, title};
+use super::{LeaseCommand, reservations, title};
 use crate::cli::command_error::usage;
 use crate::cli::exit_code;
 use crate::cli::reserving::ProviderArgs;
@@ -51,8 +51,7 @@ pub(crate) struct WaitArgs {
 impl LeaseCommand<'_> {
     pub(super) async fn extend(&self, args: ExtendArgs) -> Result<u8> {
         self.recover_if_free().await?;
-        let reservations = self.reservations()?;
-        let lease = reservations.lease(&args.name).await?;
+        let (site, lease) = self.find(&args.name).await?;
         self.only_ours(&lease, "extend")?;
         let end = match (&args.hours, &args.until) {
             (Some(hours), _) => EndAsk::After(when::parse_length(hours).map_err(|why| usage("read --hours", why))?),
@@ -64,7 +63,7 @@ impl LeaseCommand<'_> {
             }
             (None, None) => return Err(usage("extend a lease", "neither --hours nor --until was given")),
         };
-        let extended = reservations.extend(&lease.id, end, args.shorten).await?;
+        let extended = reservations(site)?.extend(&lease.id, end, args.shorten).await?;
         standalone::moved(&self.settings, &extended.id, extended.end).await?;
         if self.app.json() {
             self.app.ui.json(&self.json(&extended));
@@ -82,8 +81,7 @@ impl LeaseCommand<'_> {
 
     pub(super) async fn delete(&self, args: DeleteArgs) -> Result<u8> {
         self.recover_if_free().await?;
-        let reservations = self.reservations()?;
-        let lease = reservations.lease(&args.name).await?;
+        let (site, lease) = self.find(&args.name).await?;
         self.only_ours(&lease, "delete")?;
         self.of_no_cluster(&lease)?;
         if !self.app.yes {
@@ -95,14 +93,14 @@ impl LeaseCommand<'_> {
                 ),
                 _ => format!("{} {}", lease.hosts.join(", "), when::span(lease.start, lease.end, &self.zone)),
             };
-            self.app.ui.status(format!("lease {}: {what}", title(&lease)));
+            self.app.ui.status(format!("lease {} at {}: {what}", title(&lease), lease.place));
         }
         self.confirm("delete this lease?", "delete a lease")?;
-        standalone::delete(&self.settings, reservations, &lease.id).await?;
+        standalone::delete(&self.settings, reservations(site)?, &lease.id).await?;
         if self.app.json() {
             self.app
                 .ui
-                .json(&serde_json::json!({ "v": 1, "type": "lease_deleted", "id": lease.id, "name": lease.name }));
+                .json(&serde_json::json!({ "v": 1, "type": "lease_deleted", "id": lease.id, "name": lease.name, "place": lease.place }));
         } else {
             self.app.ui.data(format!("lease {} is gone ({})", title(&lease), lease.id));
         }
@@ -111,7 +109,7 @@ impl LeaseCommand<'_> {
 
     pub(super) async fn wait(&self, name: &str) -> Result<u8> {
         self.recover_if_free().await?;
-        let lease = self.reservations()?.lease(name).await?;
+        let (site, lease) = self.find(name).await?;
         let until = when::between(Timestamp::now(), lease.start);
         if lease.state == LeaseState::Pending && until.is_positive() {
             self.app.ui.status(format!(
@@ -121,7 +119,7 @@ impl LeaseCommand<'_> {
                 when::length(until)
             ));
         }
-        let lease = self.wait_active(&lease).await?;
+        let lease = self.wait_active(site, &lease).await?;
         if self.app.json() {
             self.app.ui.json(&self.json(&lease));
             return Ok(exit_code::DONE);

@@ -2,10 +2,10 @@
 
 use jiff::Timestamp;
 
-use super::{LeaseCommand, left, title, word};
+use super::{LeaseCommand, left, reservations, title, word};
 use crate::cli::exit_code;
 use crate::cli::output::Table;
-use crate::cli::reserving::ProviderArgs;
+use crate::cli::reserving::{self, ProviderArgs};
 use crate::error::Result;
 use crate::provider::{Lease, LeaseState};
 use crate::util::when;
@@ -32,7 +32,9 @@ pub(crate) struct ShowArgs {
 impl LeaseCommand<'_> {
     pub(super) async fn list(&self, args: ListArgs) -> Result<u8> {
         self.recover_if_free().await?;
-        let mut leases = self.reservations()?.leases().await?;
+        let asked = self.sites.ask(async |site| reservations(site)?.leases().await).await.or_none("list leases")?;
+        reserving::report(self.app, &asked.failed);
+        let mut leases: Vec<Lease> = asked.found.into_iter().flat_map(|(_, leases)| leases).collect();
         let all = leases.len();
         leases.retain(|lease| args.all || (lease.ours && lease.state != LeaseState::Ended));
         leases.sort_by(|a, b| (a.start, &a.name).cmp(&(b.start, &b.name)));
@@ -42,14 +44,15 @@ impl LeaseCommand<'_> {
             }
             return Ok(exit_code::DONE);
         }
-        if leases.is_empty() {
+        if leases.is_empty() && asked.failed.is_empty() {
             self.app.ui.status("you have no leases; `gpucl lease --node NAME --hours 3` makes one");
         } else {
-            let mut table = Table::new(&["name", "state", "hosts", "when", "left", "note"]);
+            let mut table = Table::new(&["name", "state", "where", "hosts", "when", "left", "note"]);
             for lease in &leases {
                 table.row([
                     title(lease).to_owned(),
                     word(lease.state).to_owned(),
+                    lease.place.clone(),
                     lease.hosts.join(", "),
                     when::span(lease.start, lease.end, &self.zone),
                     when::length(left(lease, Timestamp::now())),
@@ -66,7 +69,7 @@ impl LeaseCommand<'_> {
 
     pub(super) async fn show(&self, name: &str) -> Result<u8> {
         self.recover_if_free().await?;
-        let lease = self.reservations()?.lease(name).await?;
+        let (_, lease) = self.find(name).await?;
         if self.app.json() {
             self.app.ui.json(&self.json(&lease));
             return Ok(exit_code::DONE);

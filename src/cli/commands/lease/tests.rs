@@ -1,5 +1,7 @@
 //! The lease commands against an in-memory site.
 
+use std::sync::Arc;
+
 use clap::Parser as _;
 
 use super::*;
@@ -7,7 +9,7 @@ use crate::cli::args::{Arguments, Command as Verb};
 use crate::cluster::lease::tests::memory::{Fault, Memory, settings_in, source};
 use crate::error::Result;
 use crate::name::{Key, Scope};
-use crate::provider::{EndAsk, LeaseAsk, StartAsk};
+use crate::provider::{EndAsk, LeaseAsk, Provider, StartAsk};
 use crate::state::{HostNotes, ItemKind, LeaseSource, Notes, Record, Store};
 
 fn parse(line: &str) -> Args {
@@ -58,7 +60,7 @@ impl Bench {
             app: &self.app,
             settings: self.settings.clone(),
             source: source(),
-            provider: Arc::new(self.memory.clone()),
+            sites: Sites::opened(vec![OpenSite { source: source(), provider: Arc::new(self.memory.clone()) }]),
             reopen: &reopen,
             zone: TimeZone::UTC,
             flags: String::new(),

@@ -22,6 +22,8 @@ enum Ink {
 /// The columns left of the bars.
 pub(super) struct Columns {
     name: usize,
+    /// 0 if all hosts are at one place.
+    place: usize,
     gpus: usize,
     free: usize,
 }
@@ -31,20 +33,25 @@ impl Columns {
     pub(super) fn of(chart: &Chart<'_>) -> Self {
         let widest = |of: &dyn Fn(&CalendarRow) -> usize| chart.rows.iter().map(|row| of(row)).max().unwrap_or(0);
         let name = widest(&|row| row.name.chars().count()).clamp(4, 24);
+        let is_one = chart.rows.windows(2).all(|pair| pair[0].place == pair[1].place);
+        let place = if is_one { 0 } else { widest(&|row| row.place.chars().count()).clamp(5, 16) };
         let gpus = widest(&|row| gpus(row).chars().count()).clamp(4, 12);
         let free = widest(&|row| free(row, chart).chars().count()).max(4);
-        Self { name, gpus: if chart.style.width >= 100 { gpus } else { 0 }, free }
+        Self { name, place, gpus: if chart.style.width >= 100 { gpus } else { 0 }, free }
     }
 
     /// Their width in terminal columns, including the gaps.
     pub(super) fn width(&self) -> usize {
-        let gpus = if self.gpus == 0 { 0 } else { self.gpus + 2 };
-        self.name + 2 + gpus + self.free + 2
+        let with_gap = |width: usize| if width == 0 { 0 } else { width + 2 };
+        self.name + 2 + with_gap(self.place) + with_gap(self.gpus) + self.free + 2
     }
 
-    fn text(&self, name: &str, gpus: &str, free: &str) -> String {
+    fn text(&self, [name, place, gpus, free]: [&str; 4]) -> String {
         let cut = |text: &str, width: usize| text.chars().take(width).collect::<String>();
         let mut line = format!("{:<width$}  ", cut(name, self.name), width = self.name);
+        if self.place > 0 {
+            line.push_str(&format!("{:<width$}  ", cut(place, self.place), width = self.place));
+        }
         if self.gpus > 0 {
             line.push_str(&format!("{:<width$}  ", cut(gpus, self.gpus), width = self.gpus));
         }
@@ -108,7 +115,7 @@ pub(super) fn ruler(chart: &Chart<'_>, grid: &Grid, columns: &Columns) -> Vec<St
             put(&mut days, *start, &name);
         }
     }
-    let mut lines = vec![(columns.text("", "", "") + &days.into_iter().collect::<String>()).trim_end().to_owned()];
+    let mut lines = vec![(columns.text([""; 4]) + &days.into_iter().collect::<String>()).trim_end().to_owned()];
     let mut hours = vec![' '; grid.cells];
     let per_day = 86_400 / usize::try_from(grid.cell.as_secs()).unwrap_or(86_400);
     // Hours are shown if three letters fit between them.
@@ -122,7 +129,7 @@ pub(super) fn ruler(chart: &Chart<'_>, grid: &Grid, columns: &Columns) -> Vec<St
         }
     }
     let hours: String = hours.into_iter().collect();
-    lines.push((columns.text("NAME", "GPUS", "FREE") + &hours).trim_end().to_owned());
+    lines.push((columns.text(["NAME", "WHERE", "GPUS", "FREE"]) + &hours).trim_end().to_owned());
     lines
 }
 
@@ -146,7 +153,7 @@ pub(super) fn line(chart: &Chart<'_>, grid: &Grid, columns: &Columns, row: &Cale
             write_into(&mut cells, first, last, &holder);
         }
     }
-    let mut drawn = Drawn::default().text(&columns.text(&row.name, &gpus(row), &free(row, chart)));
+    let mut drawn = Drawn::default().text(&columns.text([&row.name, &row.place, &gpus(row), &free(row, chart)]));
     let mut from = 0;
     while from < cells.len() {
         let ink = cells[from].1;

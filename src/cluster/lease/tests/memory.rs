@@ -248,6 +248,7 @@ impl Reservations for Memory {
         let name = ask.name.clone().unwrap_or_else(|| "me".to_owned());
         let settings = serde_json::json!({ "name": name, "hosts": hosts, "start": start, "end": end });
         Ok(Proposal {
+            price_per_hour: None,
             name,
             hosts,
             place: "MEM".to_owned(),
