@@ -257,3 +257,16 @@ pub(super) fn restricted(site: &Site) -> Error {
         .because("the application credential is restricted, and a lease needs an unrestricted one")
         .hint(site.unrestricted_hint())
 }
+
+/// What to know of a login that may end before a lease does: nothing is extended or deleted without one.
+pub(super) fn login_note(site: &Site, end: Option<Timestamp>, until: Timestamp, zone: &TimeZone) -> Option<String> {
+    match end {
+        Some(end) if end < until => Some(auth::ends(end, zone)),
+        _ if site.is_page_login() => Some(
+            "the login of `ccauth` may end before the lease does, which nobody could then extend or delete; one that \
+             lasts: gpucl login chameleon"
+                .to_owned(),
+        ),
+        _ => None,
+    }
+}

@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::api::Lease as SiteLease;
 use super::api::{Effect, FailureKind};
-use super::cloud::{Calendar, Cloud, restricted};
+use super::cloud::{Calendar, Cloud, login_note, restricted};
 use super::found::{LeaseFound, SharedFound, Wanted};
 use super::leases::{state_of, tag_of, title};
 use super::policy::{ExtensionAsk, may_extend};
@@ -71,14 +71,18 @@ impl Reservations for Cloud {
 
     async fn propose(&self, _scope: &Scope, key: &Key, ask: &LeaseAsk) -> Result<Proposal> {
         let site = self.site_with(&ask.hosts.nodes).await?;
-        let (who, calendar) =
-            tokio::try_join!(async { Ok::<_, Error>(site.who().await?) }, self.calendar_now(&ask.hosts.nodes))?;
+        let (who, login_end, calendar) = tokio::try_join!(
+            async { Ok::<_, Error>(site.who().await?) },
+            async { Ok(site.credential_end().await.ok().flatten()) },
+            self.calendar_now(&ask.hosts.nodes)
+        )?;
         if who.restricted == Some(true) {
             return Err(restricted(site));
         }
         let zone = self.zone();
-        let slot = slots::plan(&calendar.rows, ask, &self.policy(), Timestamp::now(), &zone)
+        let mut slot = slots::plan(&calendar.rows, ask, &self.policy(), Timestamp::now(), &zone)
             .map_err(|none| no_slot(self, &none, ask))?;
+        slot.notes.extend(login_note(site, login_end, slot.end, &zone));
         let stamp = slot.start.to_zoned(zone).strftime("%m%d-%H%M").to_string();
         let user = who.user_name.split('@').next().unwrap_or_default().to_owned();
         let usual = || format!("{user}-{}-{stamp}", slot.hosts.join("-"));

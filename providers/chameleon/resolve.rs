@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use super::api::{FailureKind, FloatingIp, Image, Lease, Network};
-use super::cloud::{Calendar, Cloud, offer, restricted};
+use super::cloud::{Calendar, Cloud, login_note, offer, restricted};
 use super::config::{self, HostSettings};
 use super::found::{HostFound, LeaseFound, Wanted};
 use super::leases::{describe_degraded, is_degraded, state_of, tag_of, title};
@@ -22,9 +22,10 @@ pub(super) async fn resolve(cloud: &Cloud, scope: &Scope, hosts: Vec<HostRequest
     let wanted = Wanted::of(&entries);
     let site = cloud.site_with(&wanted.nodes).await?;
     let settings = &cloud.settings;
-    let (who, calendar, network, public, flavors, addresses) = {
-        let (who, networks, publics, flavors, addresses) = tokio::try_join!(
+    let (who, login_end, calendar, network, public, flavors, addresses) = {
+        let (who, login_end, networks, publics, flavors, addresses) = tokio::try_join!(
             site.who(),
+            async { Ok(site.credential_end().await.ok().flatten()) },
             site.networks(settings.network()),
             site.networks(settings.public_network()),
             site.flavors(),
@@ -38,6 +39,7 @@ pub(super) async fn resolve(cloud: &Cloud, scope: &Scope, hosts: Vec<HostRequest
         let calendar = cloud.calendar_now(&wanted.nodes).await?;
         (
             who,
+            login_end,
             calendar,
             one_network(networks, settings.network())?,
             one_network(publics, settings.public_network())?,
@@ -98,6 +100,8 @@ pub(super) async fn resolve(cloud: &Cloud, scope: &Scope, hosts: Vec<HostRequest
             (LeaseFound::New { start, end: slot.end, hosts }, names)
         }
     };
+    let ends = resolved.end.and_then(|until| login_note(site, login_end, until, &cloud.zone()));
+    resolved.notes.extend(ends);
     let price = price_of(&calendar.rows, &names);
     let now = Timestamp::now();
     for (index, mut host) in hosts.into_iter().enumerate() {

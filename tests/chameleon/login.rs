@@ -224,6 +224,7 @@ fn a_login_ends_in_a_credential_that_lasts() {
     assert_eq!(made(), 1);
     // It stands for itself: neither the cloud nor the refresh token is used now.
     lab.sandbox.end_logins();
+    lab.env.run(&["lease", "list", "--site", "CHI@UC"]).exits(0);
     std::fs::remove_file(lab.env.home().join(".config/openstack/clouds.yaml")).unwrap();
     lab.env.run(&["lease", "list"]).exits(0);
 
@@ -365,4 +366,12 @@ fn a_credential_with_an_end_says_what_it_cannot_do() {
     let output = child.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(said.contains("the application credential ends at") && said.contains("no deadline kept"), "{said}");
+    // A lease that it outlives needs no word, one that is longer does.
+    let lease = |hours: &str| ["lease", "--node", "liqid01", "--hours", hours, "--dry-run"].map(str::to_owned);
+    let said = |hours: &str| {
+        let arguments = lease(hours);
+        let outcome = lab.env.run(&arguments.each_ref().map(String::as_str)).exits(0);
+        format!("{}{}", outcome.stdout, outcome.stderr).contains("the application credential ends at")
+    };
+    assert!(!said("3") && said("30"));
 }

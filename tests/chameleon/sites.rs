@@ -56,7 +56,7 @@ impl Two {
     }
 
     fn uc(&self) -> &Sandbox {
-        self.uc.as_ref().expect("CHI@UC is stopped")
+        self.uc.as_ref().unwrap()
     }
 
     /// Ends CHI@UC: nobody listens there any more.

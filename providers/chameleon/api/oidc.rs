@@ -119,6 +119,11 @@ impl Site {
         Ok(access.insert(Access::of(tokens)).token.clone())
     }
 
+    /// Whether the site is used with a login that was confirmed on a page, and that ends.
+    pub(crate) fn is_page_login(&self) -> bool {
+        matches!(self.credentials().method, Method::OidcDevice { .. })
+    }
+
     /// Renews the login, so that all sites can use it.
     pub(crate) async fn renew_login(&self) -> Api<()> {
         let doing = "renew the login";

@@ -29,7 +29,7 @@ pub(crate) struct Candidate {
     pub(crate) site: String,
     pub(crate) credentials: Credentials,
     /// It was stored by `gpucl login`.
-    is_login: bool,
+    pub(super) is_login: bool,
 }
 
 /// Variables that select credentials but hold none.

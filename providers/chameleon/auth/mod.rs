@@ -15,3 +15,4 @@ mod trial;
 pub(super) use each_site::each_site;
 pub(super) use find::{Candidate, Choice, find};
 pub(super) use login::ChameleonLogin;
+pub(super) use trial::ends;

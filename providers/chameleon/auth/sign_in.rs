@@ -99,7 +99,7 @@ fn of_chameleon(context: &Context, ask: &LoginAsk) -> Vec<Candidate> {
         let mut credentials = Credentials::new(method, site.auth_url);
         credentials.region = Some(site.name.to_owned());
         credentials.project = Named { name: ask.project.clone(), ..Named::default() };
-        Candidate { source: "Chameleon".to_owned(), site: site.name.to_owned(), credentials }
+        Candidate { source: "Chameleon".to_owned(), site: site.name.to_owned(), credentials, is_login: false }
     };
     meant.map(candidate).collect()
 }
