@@ -135,7 +135,7 @@ async fn a_catalog_without_leases_or_with_several_regions_fails() {
     assert!(failure.text.contains("compute"), "{failure:?}");
     let other = Credentials { region: Some("CHI@UC".to_owned()), ..fake.credentials() };
     let failure = fake.site_with(other).0.servers().await.unwrap_err();
-    assert_eq!(failure.text, "its catalog has `compute` in CHI@TACC, not in CHI@UC");
+    assert_eq!(failure.text, "its catalog is that of CHI@TACC: it has `compute` in CHI@TACC, not in CHI@UC");
     let (site, _inbox) = fake.site_with(Credentials { region: None, ..fake.credentials() });
     assert!(site.region().starts_with("http://127.0.0.1:"));
     site.who().await.unwrap();
