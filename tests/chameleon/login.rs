@@ -245,6 +245,30 @@ fn a_login_ends_in_a_credential_that_lasts() {
 }
 
 #[test]
+fn one_login_is_taken_at_all_sites_and_each_refusal_is_named() {
+    let lab = Lab::new(IssuerConfig::default()).with_ccauth();
+    let other = Lab::of(Config { region: "CHI@TACC".to_owned(), ..Config::default() });
+    let clouds = lab.env.home().join(".config/openstack/clouds.yaml");
+    let uc = std::fs::read_to_string(&clouds).unwrap();
+    // One issuer for all; each site has its own Keystone, and project ids of its own.
+    let tacc = uc.replace(&lab.sandbox.auth_url(), &other.sandbox.auth_url()).replace("CHI@UC", "CHI@TACC");
+    let ncar = uc.replace(&lab.sandbox.auth_url(), "http://127.0.0.1:1/identity/v3").replace("CHI@UC", "CHI@NCAR");
+    let nu = uc.replace(&lab.sandbox.credentials(User::Alice).project_id, "0123").replace("CHI@UC", "CHI@NU");
+    let entry = |name: &str, text: &str| text.replace("clouds:\n", "").replace("chameleon:\n", &format!("{name}:\n"));
+    let several = [("tacc", &tacc), ("ncar", &ncar), ("nu", &nu)].map(|(name, text)| entry(name, text)).join("");
+    std::fs::write(&clouds, format!("{uc}{several}")).unwrap();
+    let done = lab.env.run(&["login", "chameleon"]).exits(0);
+    let done = done.prints("logged in to CHI@UC").prints("logged in to CHI@TACC");
+    let done = done.prints("not logged in to CHI@NCAR: ").prints("not logged in to CHI@NU: ");
+    assert!(done.stdout.matches("stored in").count() == 2, "{}", done.stdout);
+    assert_eq!(lab.sandbox.log_outs() + other.sandbox.log_outs(), 0);
+    let lines = lab.env.run(&["login", "chameleon", "--output", "json"]).exits(0).json();
+    let types: Vec<&str> = lines.iter().filter_map(|line| line["type"].as_str()).collect();
+    assert_eq!(types, ["login", "login", "login_refused", "login_refused"]);
+    lab.env.run(&["logout", "chameleon"]).exits(0).prints("at CHI@UC").prints("at CHI@TACC");
+}
+
+#[test]
 fn a_code_is_confirmed_on_a_page_that_is_shown_at_a_terminal_only() {
     let lab = Lab::new(IssuerConfig::default());
     let arguments = ["login", "chameleon"];
