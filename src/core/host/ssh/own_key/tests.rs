@@ -61,8 +61,9 @@ impl FakeServer {
         let program = format!("step={step}\ngiven={}\nown={}\n{PROGRAM}", quote(&self.given), quote(own));
         fs_err::write(self.at("input"), program).unwrap();
         let path = format!("{}:/usr/bin:/bin", self.folder.path().display());
-        let mut run = Command::new(self.at("sshd"));
-        run.arg("-f").arg(self.at("sshd_config")).env("PATH", path);
+        // A shell cannot handle a signal that was ignored when it began, as below `nohup`.
+        let mut run = Command::new("env");
+        run.arg("--default-signal=HUP").arg(self.at("sshd")).arg("-f").arg(self.at("sshd_config")).env("PATH", path);
         let output = run.env("INPUT", self.at("input")).stdin(Stdio::null()).output().unwrap();
         String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap()
     }

@@ -26,6 +26,7 @@ struct Bench {
 }
 
 impl Bench {
+    /// Each test has a name of its own: processes are found, and ended, by it.
     fn new(name: &str, tmp: &Path, more: &str) -> Self {
         let text = format!("name: {name}\ngpu: declared\nray: {{head: {{{more}}}, workers: {{count: 2, cpus: 1}}}}\n");
         let spec: Spec = serde_yaml::from_str(&text).unwrap();
@@ -131,7 +132,7 @@ fn a_taken_port_names_who_takes_it_and_nothing_is_claimed() {
     let folder = tempfile::tempdir().unwrap();
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let port = listener.local_addr().unwrap().port();
-    let error = Bench::new("c", folder.path(), &format!("dashboard_port: {port}")).claim().unwrap_err().to_string();
+    let error = Bench::new("taken", folder.path(), &format!("dashboard_port: {port}")).claim().unwrap_err().to_string();
     assert!(error.contains(&format!("use port {port}")) && error.contains(&std::process::id().to_string()), "{error}");
     let [short] = &shorts(folder.path())[..] else { panic!("not one folder") };
     assert_eq!(fs_err::read_dir(short.join("ports")).unwrap().count(), 0);
@@ -140,7 +141,7 @@ fn a_taken_port_names_who_takes_it_and_nothing_is_claimed() {
 #[test]
 fn every_later_command_finds_the_same_folder_and_nothing_of_it_is_left() {
     let folder = tempfile::tempdir().unwrap();
-    let bench = Bench::new("c", folder.path(), "");
+    let bench = Bench::new("later", folder.path(), "");
     let ports = bench.claim().unwrap();
     let short = bench.short();
     assert_eq!(shorts(folder.path()), std::slice::from_ref(&short));
@@ -170,7 +171,7 @@ fn every_later_command_finds_the_same_folder_and_nothing_of_it_is_left() {
 #[test]
 fn claims_of_a_cluster_that_was_removed_by_hand_do_not_count() {
     let folder = tempfile::tempdir().unwrap();
-    let (one, same) = (Bench::new("c", folder.path(), ""), Bench::new("c", folder.path(), ""));
+    let (one, same) = (Bench::new("removed", folder.path(), ""), Bench::new("removed", folder.path(), ""));
     let first = one.claim().unwrap();
     let home = PathBuf::from(&one.host.folders.home);
     fs_err::rename(&home, home.with_extension("aside")).unwrap();
@@ -187,7 +188,7 @@ fn claims_of_a_cluster_that_was_removed_by_hand_do_not_count() {
 #[test]
 fn a_folder_that_others_may_enter_is_not_used() {
     let folder = tempfile::tempdir().unwrap();
-    let bench = Bench::new("c", folder.path(), "");
+    let bench = Bench::new("entered", folder.path(), "");
     bench.claim().unwrap();
     let mut before = bench.short();
     for mode in [0o777, 0o770, 0o755, 0o711] {
