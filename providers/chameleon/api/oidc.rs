@@ -155,7 +155,7 @@ impl Site {
                 ("refresh_token", token.expose_secret()),
                 ("scope", issuer.scope.as_str()),
             ];
-            match self.grant(&endpoints.token, issuer, &form, doing).await? {
+            match self.posted::<Tokens>(&endpoints.token, issuer, &form, doing).await? {
                 Ok(tokens) => {
                     let is_new = |new: &&SecretString| new.expose_secret() != token.expose_secret();
                     if let Some(new) = tokens.refresh_token.as_ref().filter(is_new) {
@@ -208,7 +208,7 @@ impl Site {
         let form = [("grant_type", DEVICE_GRANT), ("device_code", device.device_code.expose_secret())];
         let tokens = loop {
             tokio::time::sleep(pause).await;
-            match self.grant(&endpoints.token, issuer, &form, doing).await {
+            match self.posted::<Tokens>(&endpoints.token, issuer, &form, doing).await {
                 Ok(Ok(tokens)) => break tokens,
                 Ok(Err(refusal)) => match refusal.error.as_str() {
                     "authorization_pending" => {}
@@ -286,16 +286,6 @@ impl Site {
         };
         let device = issuer.device_endpoint.clone().or_else(|| text("device_authorization_endpoint"));
         Ok(Endpoints { token, device })
-    }
-
-    async fn grant(
-        &self,
-        endpoint: &str,
-        issuer: &Issuer,
-        form: &[(&str, &str)],
-        doing: &str,
-    ) -> Api<Result<Tokens, Refusal>> {
-        self.posted(endpoint, issuer, form, doing).await
     }
 
     /// Posts a form as this client. It is sent a second time only if the first surely did not arrive: a refresh token

@@ -137,6 +137,7 @@ fn meant(context: &Context, ask: &LoginAsk) -> Result<LoginSite> {
             .hint(format!("gpucl login chameleon --site {word} --url https://…:5000/v3"))),
         (None, None) => Err(Error::new(ErrorKind::Usage, "find the site to log in to")
             .because(format!("no site was named; known sites are {}", names.join(", ")))
+            .hint("at a terminal, a page logs you in to all sites at once, and no site need be named")
             .hint("gpucl login chameleon --site CHI@TACC")),
     }
 }
