@@ -180,6 +180,8 @@ fn bare_spec(name: &ClusterName, provider: &str, runtime: Runtime) -> Spec {
         capacity: None,
         deadline: None,
         max_cost: None,
+        end: None,
+        idle: None,
         ask_above: None,
         outputs: Vec::new(),
     }

@@ -23,6 +23,7 @@ use crate::util::fs::{RECORD_LIMIT, read_marked_text_within, read_text_within};
 /// must be allowed like any other outside the spec's own.
 pub(super) fn from_home(spec: &mut Spec, home: &Path) {
     let services = spec.services.as_mut().map(ServicesSpec::credentials_files).unwrap_or_default();
+    let end = spec.end.as_mut().and_then(|end| end.store.as_mut()).map(|store| &mut store.credentials_file);
     let paths = spec
         .compose
         .iter_mut()
@@ -30,7 +31,8 @@ pub(super) fn from_home(spec: &mut Spec, home: &Path) {
         .chain(spec.setup.iter_mut().filter_map(|setup| setup.requirements.as_mut()).map(|file| &mut file.path))
         .chain(spec.files.iter_mut().filter_map(|file| file.path.as_mut()))
         .chain(spec.serve.iter_mut().filter_map(|application| application.working_dir.as_mut()))
-        .chain(services);
+        .chain(services)
+        .chain(end);
     for path in paths {
         *path = in_home(home, path).display().to_string();
     }
@@ -61,14 +63,15 @@ pub(super) fn read_beside(loaded: &mut Loaded, folder: &Path, allowed: &[PathBuf
             Err(problem) => problems.push(Problem { path: "setup.requirements".to_owned(), ..*problem }),
         }
     }
-    if let Some(external) = loaded.spec.services.as_mut().and_then(ServicesSpec::external_mut) {
-        match sources.credentials(&external.credentials_file, &external.profile) {
+    let Spec { services, end, .. } = &mut loaded.spec;
+    let of_services = services.as_mut().and_then(ServicesSpec::external_mut);
+    let of_services = of_services.map(|store| ("services.object_store.external.credentials_file", store));
+    let of_end = end.as_mut().and_then(|end| end.store.as_mut()).map(|store| ("end.store.credentials_file", store));
+    for (path, store) in of_services.into_iter().chain(of_end) {
+        match sources.credentials(&store.credentials_file, &store.profile) {
             // Later commands read it again, possibly from another working directory.
-            Ok(file) => external.credentials_file = file,
-            Err(problem) => {
-                let path = "services.object_store.external.credentials_file".to_owned();
-                problems.push(Problem { path, ..*problem });
-            }
+            Ok(file) => store.credentials_file = file,
+            Err(problem) => problems.push(Problem { path: path.to_owned(), ..*problem }),
         }
     }
     if let Some(path) = loaded.spec.services.as_mut().and_then(ServicesSpec::mlflow_credentials_mut) {

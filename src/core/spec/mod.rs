@@ -37,11 +37,12 @@ pub use credentials::{external_credentials, tracking_login};
 pub use load::{Allowed, load, load_alone, parse};
 pub use loaded::Loaded;
 pub use model::{
-    ASK_ABOVE, Amount, BuildSpec, Capacity, DEFAULT_RAY_VERSION, DataSource, DataSpec, Deadline, ExternalMlflow,
-    ExternalStore, FileSpec, Fragment, GpuProof, GrafanaSpec, HeadSpec, HostChoice, IMAGE_NAMES, Images, JupyterSpec,
-    MLFLOW_VERSION, Memory, MlflowSpec, MountSource, MountSpec, ObjectStoreSpec, OutputPath, Partial, Per,
-    PrometheusSpec, ProviderChoice, RaySpec, ServeAnswer, ServeMethod, ServeRequest, ServeSpec, Services, ServicesSpec,
-    SetupSpec, Spec, StoreKind, Switchable, Timeouts, WORK_FOLDER, WorkerGroup, Workers, same_name,
+    ASK_ABOVE, Amount, Bucket, BuildSpec, Capacity, DEFAULT_RAY_VERSION, DataSource, DataSpec, Deadline, EndSpec,
+    ExternalMlflow, ExternalStore, FileSpec, Fragment, GpuProof, GrafanaSpec, HeadSpec, HostChoice, IMAGE_NAMES,
+    IdleSpec, Images, JupyterSpec, MLFLOW_VERSION, Memory, MlflowSpec, MountSource, MountSpec, ObjectStoreSpec,
+    OutputPath, Partial, Per, PrometheusSpec, ProviderChoice, RaySpec, SaveFrom, SaveSpec, SaveTo, ServeAnswer,
+    ServeMethod, ServeRequest, ServeSpec, Services, ServicesSpec, SetupSpec, Spec, StoreKind, Switchable, Then,
+    Timeouts, WORK_FOLDER, WorkerGroup, Workers, same_name,
 };
 pub use place::Places;
 pub use provider_keys::check_settings;

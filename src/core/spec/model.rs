@@ -1,6 +1,7 @@
 //! The types of the spec: the content of a `cluster.yaml`.
 
 mod data;
+mod end;
 mod files;
 mod limits;
 mod memory;
@@ -19,6 +20,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::data::{DataSource, DataSpec, WORK_FOLDER};
+pub use self::end::{Bucket, EndSpec, IdleSpec, SaveFrom, SaveSpec, SaveTo, Then};
 pub use self::files::FileSpec;
 pub use self::limits::{ASK_ABOVE, Amount, Deadline};
 pub use self::memory::Memory;
@@ -121,6 +123,12 @@ pub struct Spec {
     /// The cost at which the cluster is taken down automatically.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_cost: Option<Amount>,
+    /// What happens in the last minutes before the cluster ends, whatever ends it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end: Option<EndSpec>,
+    /// What happens when nobody uses the cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle: Option<IdleSpec>,
     /// `up` asks before it creates anything that costs more than this per hour, if that is less than the user's own limit
     /// (`--ask-above`, `5 USD` when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -186,6 +194,12 @@ impl Spec {
     /// The external object store, if the spec has one.
     pub fn external_store(&self) -> Option<ExternalStore> {
         self.services().object_store.settings().and_then(|store| store.external)
+    }
+
+    /// The store that what is saved at the end goes to, if any of it goes to one.
+    pub fn store_at_end(&self) -> Option<ExternalStore> {
+        let end = self.end.as_ref().filter(|end| end.save.iter().any(|save| matches!(save.to, SaveTo::Bucket(_))))?;
+        end.store.clone().or_else(|| self.external_store())
     }
 
     /// Whether hosts have something to fill.

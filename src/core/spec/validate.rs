@@ -4,6 +4,7 @@
 //! `hosts[` is used as is; any other is relative to `provider.`, and an empty one means the provider as a whole.
 
 mod data;
+mod end;
 mod files;
 pub(super) mod mounts;
 mod serve;
@@ -37,6 +38,7 @@ pub(super) fn validate(spec: &Spec, lookup: Lookup<'_>) -> Vec<Problem> {
     playbooks(spec, &mut problems);
     outputs(spec, &mut problems);
     data::data(spec, &mut problems);
+    end::end(spec, &mut problems);
     files::files(spec, &mut problems);
     services::services(spec, &mut problems);
     serve::serve(spec, &mut problems);

@@ -237,7 +237,8 @@ fn modules(path: &str, value: &Value) -> Option<Ask> {
 
 /// A folder that outlives the cluster: a hidden one, or the home itself, has the reader's own settings and keys.
 pub(super) fn saved_to(path: &str, value: &Value) -> Option<Ask> {
-    let folder = value.as_str()?;
+    // A bucket is its store's to ask about; what is saved here goes into the spec's own folder.
+    let folder = value.as_str().filter(|folder| !folder.starts_with("s3://") && !folder.starts_with("here:"))?;
     let parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
     let is_of_homes = parts.first().is_some_and(|top| {
         top.starts_with("home")

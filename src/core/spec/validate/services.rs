@@ -3,7 +3,7 @@
 use crate::provider::Runtime;
 use crate::spec::place::{Problem, item, join};
 use crate::spec::walk::unknown_key;
-use crate::spec::{ExternalMlflow, IMAGE_NAMES, Spec};
+use crate::spec::{ExternalMlflow, ExternalStore, IMAGE_NAMES, Spec};
 use crate::util::near::nearest;
 
 /// The Linux capabilities, as named in compose.
@@ -124,20 +124,7 @@ fn object_store(spec: &Spec, problems: &mut Vec<Problem>) {
                     .note("an existing store needs no image: keep one of the two"),
             );
         }
-        let endpoint = &external.endpoint;
-        let rest = endpoint.strip_prefix("https://").or_else(|| endpoint.strip_prefix("http://"));
-        if !rest.is_some_and(|rest| !rest.is_empty() && !rest.contains(['/', '@', ' ', '?', '#'])) {
-            problems.push(
-                Problem::new(join(path, "external.endpoint"), format!("`{endpoint}` is not a store URL"))
-                    .note("for example: https://s3.example.org"),
-            );
-        }
-        if external.profile.is_empty() || external.profile.contains(['[', ']', '\n', '\r']) {
-            problems.push(Problem::new(join(path, "external.profile"), "is not a profile name"));
-        }
-        if !is_plain(&external.region) {
-            problems.push(Problem::new(join(path, "external.region"), "takes letters, digits and `-`"));
-        }
+        external_store(&join(path, "external"), external, problems);
     }
     for (index, bucket) in store.buckets.iter().enumerate() {
         if !is_bucket(bucket) {
@@ -149,6 +136,24 @@ fn object_store(spec: &Spec, problems: &mut Vec<Problem>) {
     }
     if let Some(image) = &store.image {
         image_name(&join(path, "image"), image, problems);
+    }
+}
+
+/// An existing store, at this path.
+pub(super) fn external_store(path: &str, store: &ExternalStore, problems: &mut Vec<Problem>) {
+    let endpoint = &store.endpoint;
+    let rest = endpoint.strip_prefix("https://").or_else(|| endpoint.strip_prefix("http://"));
+    if !rest.is_some_and(|rest| !rest.is_empty() && !rest.contains(['/', '@', ' ', '?', '#'])) {
+        problems.push(
+            Problem::new(join(path, "endpoint"), format!("`{endpoint}` is not a store URL"))
+                .note("for example: https://s3.example.org"),
+        );
+    }
+    if store.profile.is_empty() || store.profile.contains(['[', ']', '\n', '\r']) {
+        problems.push(Problem::new(join(path, "profile"), "is not a profile name"));
+    }
+    if !is_plain(&store.region) {
+        problems.push(Problem::new(join(path, "region"), "takes letters, digits and `-`"));
     }
 }
 
