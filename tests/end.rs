@@ -1,0 +1,13 @@
+//! The guard: the program that sees to the end of a cluster on its hosts, as a process, against a store that checks what
+//! it is sent.
+
+mod activity;
+mod clocks;
+mod hostile;
+mod killed;
+mod phases;
+mod ray;
+mod saving;
+mod slot;
+mod speed;
+mod trouble;
