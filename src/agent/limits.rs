@@ -111,6 +111,11 @@ impl Limits {
         write_atomic(&path, &text, 0o600).doing(ErrorKind::State, doing)
     }
 
+    /// The current time by the clock that has advanced more since they were first written.
+    pub fn now(&self, clock: &Clock) -> Timestamp {
+        self.mark.later_now(clock)
+    }
+
     /// The deadline of a cluster that began at this time.
     pub fn ends(&self, begun: Option<Timestamp>) -> Option<Timestamp> {
         let after =
@@ -121,7 +126,7 @@ impl Limits {
 
     /// Whether the cluster must end now. With `asked`, requests without a response count as existing.
     pub fn verdict(&self, known: &ClusterState, clock: &Clock, asked: bool) -> Option<Why> {
-        let now = self.mark.later_now(clock);
+        let now = self.now(clock);
         let begun = if asked { known.begun_at_most() } else { known.begun };
         if let Some(at) = self.ends(begun).filter(|at| *at <= now) {
             return Some(Why::Deadline(at));

@@ -5,6 +5,7 @@
 
 pub mod clock;
 pub mod credential;
+pub mod end;
 mod ended;
 pub mod limits;
 mod scheduled_up;
