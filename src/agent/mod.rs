@@ -3,10 +3,14 @@
 //!
 //! No command depends on it, and each command restarts a deadline's agent that was killed.
 
-pub mod deadline;
+pub mod clock;
+pub mod credential;
+pub mod end;
 mod ended;
+pub mod limits;
 mod scheduled_up;
 mod watch;
+pub mod watcher;
 
 pub use ended::Ended;
 pub use scheduled_up::ScheduledUp;

@@ -10,7 +10,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use super::app::App;
 use super::command_error::usage;
 use super::output::Ui;
-use crate::agent::deadline::{kept_secrets, secrets_file};
+use crate::agent::credential::{kept_secrets, secrets_file};
 use crate::cluster::{self, Approval, Ask, LimitsReport, StatusReport};
 use crate::error::Result;
 use crate::provider::platform::Site;

@@ -6,7 +6,9 @@ use std::path::Path;
 use jiff::Timestamp;
 use secrecy::SecretString;
 
-use crate::agent::deadline::{self, Limits, Start};
+use crate::agent::credential::keep_secrets;
+use crate::agent::limits::{Limits, Start};
+use crate::agent::watcher;
 use crate::cluster::options::{Ask, UpOptions};
 use crate::cluster::settings::Settings;
 use crate::engine::Urgency;
@@ -100,21 +102,21 @@ impl PriceAndLimits<'_> {
     /// anything is acquired.
     pub(super) async fn set_limits(&self, folder: &Path, start: Option<Timestamp>) -> Result<()> {
         crate::agent::Ended::forget(&self.settings.paths, &self.known.name);
-        let Some(limits) = self.limits(start)? else { return deadline::lift(folder).await };
+        let Some(limits) = self.limits(start)? else { return watcher::lift(folder).await };
         let before = Limits::of(folder).ok().flatten();
-        deadline::keep_secrets(folder, &self.options.secrets)?;
+        keep_secrets(folder, &self.options.secrets)?;
         limits.clone().write(folder)?;
-        if deadline::watcher(folder).is_none() {
-            deadline::start_watcher(folder, &self.known.name, &limits.start)?;
+        if watcher::watcher(folder).is_none() {
+            watcher::start_watcher(folder, &self.known.name, &limits.start)?;
         }
-        let watcher = deadline::wait_watched(folder, &self.known.name).await?;
+        let agent = watcher::wait_watched(folder, &self.known.name).await?;
         let is_news = before.is_none_or(|before| before.describe() != limits.describe());
         if is_news {
             self.settings.events.note(format!(
                 "it is taken down {}; process {} enforces that: not while this machine is off or asleep, and at once \
                  when it wakes",
                 limits.describe(),
-                watcher.pid
+                agent.pid
             ));
         }
         Ok(())
