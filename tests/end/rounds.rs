@@ -112,7 +112,8 @@ impl Site {
             let environment = String::from_utf8_lossy(&of("environ")).into_owned();
             environment.split('\0').any(|variable| variable == home)
         };
-        let names = std::fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().into_string().ok());
+        let names =
+            std::fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().into_string().ok());
         let pids: Vec<u32> = names.filter_map(|name| name.parse().ok()).filter(is_ours).collect();
         pids.iter().for_each(|pid| _ = Command::new("kill").args(["-9", &pid.to_string()]).status());
         pids.len()
@@ -188,7 +189,9 @@ impl Site {
     /// The files on the host that hold the secret key of the store, or the name of the user's file.
     fn holders(&self) -> Vec<String> {
         let folder = self.folder();
-        let holds = |path: &Path| std::fs::read(path).is_ok_and(|bytes| bytes.windows(SECRET.len()).any(|part| part == SECRET.as_bytes()));
+        let holds = |path: &Path| {
+            std::fs::read(path).is_ok_and(|bytes| bytes.windows(SECRET.len()).any(|part| part == SECRET.as_bytes()))
+        };
         let held = walk(&folder).into_iter().filter(|path| holds(path));
         held.map(|path| path.strip_prefix(&folder).unwrap().display().to_string()).collect()
     }
@@ -197,12 +200,13 @@ impl Site {
 impl Drop for Site {
     fn drop(&mut self) {
         self.kill_all_here();
-        self.runtime.block_on(self.hosts.delete("one")).ok();
+        self.runtime.block_on(self.hosts.end("one")).ok();
     }
 }
 
 fn walk(folder: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(folder).map(|entries| entries.flatten().map(|entry| entry.path()).collect::<Vec<_>>());
+    let entries =
+        std::fs::read_dir(folder).map(|entries| entries.flatten().map(|entry| entry.path()).collect::<Vec<_>>());
     let of = |path: PathBuf| match (path.is_symlink(), path.is_dir()) {
         (true, _) => Vec::new(),
         (false, true) => walk(&path),
@@ -212,7 +216,8 @@ fn walk(folder: &Path) -> Vec<PathBuf> {
 }
 
 fn digests(folder: &Path, below: &Path) -> BTreeMap<String, String> {
-    let digest = |path: &Path| Sha256::digest(std::fs::read(path).unwrap()).iter().map(|byte| format!("{byte:02x}")).collect();
+    let digest =
+        |path: &Path| Sha256::digest(std::fs::read(path).unwrap()).iter().map(|byte| format!("{byte:02x}")).collect();
     let name = |path: &Path| path.strip_prefix(below).unwrap().display().to_string();
     // What a job had not finished when it was stopped.
     let files = walk(folder).into_iter().filter(|path| !path.to_string_lossy().ends_with(".tmp"));
