@@ -7,8 +7,11 @@ pub mod clock;
 pub mod credential;
 pub mod end;
 mod ended;
+mod ends;
 pub mod limits;
 mod scheduled_up;
+pub mod seen;
+pub mod told;
 mod watch;
 pub mod watcher;
 
