@@ -10,8 +10,8 @@ use super::pods::Pods;
 use super::ssh::{Remote, RemoteHost};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::host::{
-    Account, Copied, End, ExecEnd, Host as _, HostPath, LocalHost, OnLine, StreamHost, There, download, put_secrets,
-    remove_secrets, upload,
+    Account, Copied, End, ExecEnd, Host as _, HostPath, LocalHost, OnLine, Stream, StreamHost, There, download,
+    put_secrets, remove_secrets, upload,
 };
 use crate::provider::platform::{DATA, Member};
 use crate::ray::shell_line;
@@ -142,6 +142,38 @@ impl<'a> Machine<'a> {
         }
     }
 
+    /// Has the guard on it do something, with a text for it to read; its answer is the time by the host's clock, and then what
+    /// it prints. `None` if the host has no guard.
+    ///
+    /// # Errors
+    /// If the host does not answer, or the guard fails.
+    pub(in crate::cluster) async fn guard(&self, verb: &str, input: Option<&str>) -> Result<Option<String>> {
+        let doing = || format!("ask the guard on {}", self.name());
+        let (mut out, mut err) = (String::new(), String::new());
+        let mut on_line = |stream: Stream, line: &str| {
+            let text = if stream == Stream::Out { &mut out } else { &mut err };
+            // A state is some kilobytes.
+            if text.len() < GUARD_SAYS_AT_MOST {
+                text.push_str(line);
+                text.push('\n');
+            }
+        };
+        let ended = match &self.way {
+            Way::Here(host, _) => host.exec(&ask_guard(host.home(), verb, input), &mut on_line).await?,
+            Way::Ssh(remote, host) => {
+                let ssh = remote.connect(host).await?.by(host.runtime.account());
+                ssh.exec(&ask_guard(&host.home(), verb, input), &mut on_line).await?
+            }
+            Way::Pod(_) => return Ok(None),
+        };
+        match ended {
+            ExecEnd::Exited(0) => Ok(Some(out)),
+            ExecEnd::Exited(NO_GUARD) => Ok(None),
+            ExecEnd::Exited(_) => Err(Error::new(ErrorKind::Host, doing()).because(err.trim().to_owned())),
+            ExecEnd::Broken => Err(Error::new(ErrorKind::Host, doing()).because("the connection was lost")),
+        }
+    }
+
     /// A path of the host as one end of a sync.
     pub async fn end(&self, path: &str, is_root: bool) -> Result<End<'_>> {
         let HostPath { path, within, is_root } = self.on_host(path, is_root)?;
@@ -204,6 +236,22 @@ impl<'a> Machine<'a> {
         let Way::Here(host, _) = &self.way else { return None };
         Some(within.map(Path::new).or(host.login_home()).unwrap_or(Path::new("")).join(path))
     }
+}
+
+/// The exit code for a host without a guard.
+const NO_GUARD: i32 = 66;
+/// The most that a guard's answer may be, in bytes.
+const GUARD_SAYS_AT_MOST: usize = 1 << 20;
+
+/// The program that has the guard in this folder do something.
+fn ask_guard(home: &str, verb: &str, input: Option<&str>) -> String {
+    let home = quote_path(home);
+    // A text is one line of JSON: it has no line that could end it.
+    let input = input.map_or_else(|| "</dev/null".to_owned(), |text| format!("<<'END_OF_TEXT'\n{text}\nEND_OF_TEXT"));
+    format!(
+        "home={home}\n[ -f \"$home/guard.json\" ] || exit {NO_GUARD}\ndate -u +%Y-%m-%dT%H:%M:%SZ\n\
+         python3 \"$home/guard.py\" {verb} \"$home\" {input}\n"
+    )
 }
 
 /// Refuses to copy a folder of this machine to a place in it: what arrives there would be sent again.
