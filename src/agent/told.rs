@@ -45,12 +45,10 @@ impl Told {
     /// If the record cannot be written.
     pub fn next(folder: &Path, end: Option<End>, seen: u64) -> Result<Self> {
         let last = Self::last(folder).map_or(0, |last| last.revision);
-        let limits = Limits::of(folder).ok().flatten();
-        let now = limits.map_or_else(Timestamp::now, |limits| limits.now(&Clock::now()));
         let told = Self {
             v: VERSION,
             at: end.map(|end| end.at),
-            left_s: end.map(|end| between(now, end.at).as_secs().max(0)),
+            left_s: end.map(|end| left(folder, end.at)),
             why: end.map(|end| end.why.to_string()).unwrap_or_default(),
             revision: last.max(seen) + 1,
         };
@@ -60,6 +58,18 @@ impl Told {
         create_private_dir(folder).doing(ErrorKind::State, doing)?;
         write_atomic(&path, &text, 0o600).doing(ErrorKind::State, doing)?;
         Ok(told)
+    }
+
+    /// The same again, with the time that is left now: a guard that knows it ignores it.
+    #[must_use]
+    pub fn again(self, folder: &Path) -> Self {
+        let left_s = self.at.map(|at| left(folder, at));
+        Self { left_s, ..self }
+    }
+
+    /// What every guard ignores: it only prints its state.
+    pub fn nothing() -> Self {
+        Self { v: VERSION, at: None, left_s: None, why: String::new(), revision: 0 }
     }
 
     /// Whether this is still the end: a cost's moves a little with each estimate.
@@ -82,6 +92,13 @@ impl Told {
     pub fn text(&self) -> Result<String> {
         serde_json::to_string(self).doing(ErrorKind::Internal, || "write the end of the cluster".to_owned())
     }
+}
+
+/// The time until then in seconds, by the clock of this machine that has advanced more.
+fn left(folder: &Path, at: Timestamp) -> i64 {
+    let limits = Limits::of(folder).ok().flatten();
+    let now = limits.map_or_else(Timestamp::now, |limits| limits.now(&Clock::now()));
+    between(now, at).as_secs().max(0)
 }
 
 /// Removes the record of what hosts were given.

@@ -5,15 +5,16 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use jiff::Timestamp;
 
-use super::machines::{Machine, Machines};
+use super::machines::{Guard, Machines};
 use super::settings::Settings;
 use super::which_machine::refuse_other_machine;
 use crate::agent::end::End;
-use crate::agent::seen::{Seen, SeenHost};
+use crate::agent::seen::{GuardState, Seen, SeenHost};
 use crate::agent::told::Told;
 use crate::engine::Ledger;
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::name::{ClusterName, Key};
+use crate::runtime::project::{GuardAsk, guards};
 use crate::state::{ClusterState, Lock, Store};
 
 /// How long a guard may take to answer.
@@ -48,59 +49,85 @@ pub(super) async fn tell(settings: &Settings, known: &ClusterState, folder: &std
     if !has_guard || !runs {
         return Ok(None);
     }
-    let access = super::access(&settings.paths, known);
-    let environment = settings.host_environment.clone();
-    let machines = Machines::of(&settings.paths, known, &settings.context(), environment, access).await?;
-    let machines = machines.chosen(&[]).await?;
-    let (mut hosts, mut clocks) = ask_all(&machines, None).await;
-    let end = End::for_hosts(folder, known);
-    let last = Told::last(folder);
-    let is_known = |told: &Told| {
-        told.is(end) && hosts.iter().all(|host| host.guard.as_ref().is_none_or(|guard| guard.revision == told.revision))
+    let all = Guards::of(settings, known).await?;
+    let (end, last) = (End::for_hosts(folder, known), Told::last(folder));
+    let told = match last {
+        Some(last) if last.is(end) => last.again(folder),
+        None if end.is_none() => Told::nothing(),
+        _ => Told::next(folder, end, 0)?,
     };
-    let has_news = if last.is_none() { end.is_some() } else { !last.as_ref().is_some_and(is_known) };
-    if has_news && hosts.iter().any(|host| host.guard.is_some()) {
-        let seen = hosts.iter().filter_map(|host| Some(host.guard.as_ref()?.revision)).max().unwrap_or_default();
-        let told = Told::next(folder, end, seen)?;
-        (hosts, clocks) = ask_all(&machines, Some(&told)).await;
+    let mut seen = all.give(&told).await?;
+    // A guard knows a later one, such as from before this record was lost: it ignored what it was given.
+    if told.revision > 0 && seen.revision() > told.revision {
+        let told = Told::next(folder, end, seen.revision())?;
+        seen = all.give(&told).await?;
     }
-    let seen = Seen::new(Timestamp::now(), hosts, &clocks);
     seen.write(folder)?;
     Ok(Some(seen))
 }
 
-/// Asks all guards, or gives them an end. Hosts without one are left out.
-async fn ask_all(machines: &[Machine<'_>], told: Option<&Told>) -> (Vec<SeenHost>, Vec<Option<Timestamp>>) {
-    let asks = machines.iter().map(|machine| async {
-        let asked = tokio::time::timeout(ANSWERS_WITHIN, ask(machine, told)).await;
-        let host = machine.name().to_owned();
-        match asked {
-            Ok(Ok(None)) => None,
-            Ok(Ok(Some((clock, guard)))) => Some((SeenHost { host, guard: Some(guard), error: None }, clock)),
-            Ok(Err(error)) => Some((SeenHost { host, guard: None, error: Some(error.to_string()) }, None)),
-            Err(_) => {
-                let why = format!("it did not answer within {} s", ANSWERS_WITHIN.as_secs());
-                Some((SeenHost { host, guard: None, error: Some(why) }, None))
-            }
-        }
-    });
-    join_all(asks).await.into_iter().flatten().unzip()
+/// The guards of a cluster, each with its host.
+pub(super) struct Guards {
+    machines: Machines,
+    guards: Vec<(String, Guard<'static>)>,
 }
 
-/// Asks one guard, or gives it an end; its host's clock, and its state.
-async fn ask(
-    machine: &Machine<'_>,
-    told: Option<&Told>,
-) -> Result<Option<(Option<Timestamp>, crate::agent::seen::GuardState)>> {
-    let text = told.map(Told::text).transpose()?;
-    let asked = match &text {
-        Some(text) => machine.guard("tell", Some(text)).await?,
-        None => machine.guard("report", None).await?,
-    };
-    let Some(answer) = asked else { return Ok(None) };
-    let (clock, state) = answer.split_once('\n').unwrap_or_default();
-    let doing = || format!("read the state of the guard on {}", machine.name());
-    Ok(Some((clock.parse().ok(), serde_json::from_str(state.trim()).doing(ErrorKind::Host, doing)?)))
+impl Guards {
+    /// The guards of a cluster. No host is connected yet.
+    ///
+    /// # Errors
+    /// If the connections to its hosts cannot be written.
+    pub(super) async fn of(settings: &Settings, known: &ClusterState) -> Result<Self> {
+        let access = super::access(&settings.paths, known);
+        let environment = settings.host_environment.clone();
+        let machines = Machines::of(&settings.paths, known, &settings.context(), environment, access).await?;
+        let Some(spec) = known.running_spec() else { return Ok(Self { machines, guards: Vec::new() }) };
+        let (scope, runtime) = (known.scope(), crate::runtime::of(spec.runtime));
+        let hosts: Vec<Key> = known.hosts().map(|(key, _)| key.clone()).collect();
+        let guard = |(host, guard): (Key, Key)| {
+            let (tag, of_host) = (scope.tag(&guard), scope.tag(&host).to_string());
+            (host.display_name(), Guard { runtime, host: of_host, tag })
+        };
+        Ok(Self { machines, guards: guards(spec, &hosts).into_iter().map(guard).collect() })
+    }
+
+    /// Gives all an end, and reads how far they are.
+    ///
+    /// # Errors
+    /// If the end cannot be written.
+    pub(super) async fn give(&self, told: &Told) -> Result<Seen> {
+        let text = told.text()?;
+        Ok(self.ask(&GuardAsk::Tell(&text), ANSWERS_WITHIN).await)
+    }
+
+    /// Has all do the same, each within this time.
+    pub(super) async fn ask(&self, ask: &GuardAsk<'_>, within: Duration) -> Seen {
+        let asks = self.guards.iter().map(|(host, guard)| async {
+            let asked = tokio::time::timeout(within, self.ask_one(host, guard, ask)).await;
+            let late = || Err(Error::new(ErrorKind::Timeout, "ask").because("it did not answer in time"));
+            let host = host.clone();
+            match asked.unwrap_or_else(|_| late()) {
+                Ok((clock, guard)) => (SeenHost { host, guard: Some(guard), error: None }, clock),
+                Err(error) => (SeenHost { host, guard: None, error: Some(error.to_string()) }, None),
+            }
+        });
+        let (hosts, clocks): (Vec<_>, Vec<_>) = join_all(asks).await.into_iter().unzip();
+        Seen::new(Timestamp::now(), hosts, &clocks)
+    }
+
+    /// Has one do something; its host's clock, and its state.
+    async fn ask_one(
+        &self,
+        host: &str,
+        guard: &Guard<'_>,
+        ask: &GuardAsk<'_>,
+    ) -> Result<(Option<Timestamp>, GuardState)> {
+        let answer = self.machines.named(host).await?.guard(guard, ask).await?;
+        let mut lines = answer.trim().lines();
+        let (clock, state) = (lines.next().unwrap_or_default(), lines.next_back().unwrap_or_default());
+        let doing = || format!("read the state of the guard on {host}");
+        Ok((clock.parse().ok(), serde_json::from_str(state).doing(ErrorKind::Host, doing)?))
+    }
 }
 
 /// Records the end that the provider reports for the hosts, if it is another one than is known.

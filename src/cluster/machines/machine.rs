@@ -13,9 +13,11 @@ use crate::host::{
     Account, Copied, End, ExecEnd, Host as _, HostPath, LocalHost, OnLine, Stream, StreamHost, There, download,
     put_secrets, remove_secrets, upload,
 };
+use crate::name::Tag;
 use crate::provider::platform::{DATA, Member};
 use crate::ray::shell_line;
 use crate::render::quote_path;
+use crate::runtime::project::{GuardAsk, HostFolders, ProjectRuntime};
 use crate::util::fs::resolve;
 
 /// Where a path on a host begins, and the rest of it.
@@ -142,12 +144,11 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Has the guard on it do something, with a text for it to read; its answer is the time by the host's clock, and then what
-    /// it prints. `None` if the host has no guard.
+    /// Has the guard on it do something; its answer is the time by the host's clock, and then what it prints.
     ///
     /// # Errors
     /// If the host does not answer, or the guard fails.
-    pub(in crate::cluster) async fn guard(&self, verb: &str, input: Option<&str>) -> Result<Option<String>> {
+    pub(in crate::cluster) async fn guard(&self, guard: &Guard<'_>, ask: &GuardAsk<'_>) -> Result<String> {
         let doing = || format!("ask the guard on {}", self.name());
         let (mut out, mut err) = (String::new(), String::new());
         let mut on_line = |stream: Stream, line: &str| {
@@ -159,16 +160,18 @@ impl<'a> Machine<'a> {
             }
         };
         let ended = match &self.way {
-            Way::Here(host, _) => host.exec(&ask_guard(host.home(), verb, input), &mut on_line).await?,
+            Way::Here(host, _) => {
+                let folders = HostFolders::at(host.home().to_owned());
+                host.exec(&ask_guard(guard, &folders, ask), &mut on_line).await?
+            }
             Way::Ssh(remote, host) => {
                 let ssh = remote.connect(host).await?.by(host.runtime.account());
-                ssh.exec(&ask_guard(&host.home(), verb, input), &mut on_line).await?
+                ssh.exec(&ask_guard(guard, &host.folders(), ask), &mut on_line).await?
             }
-            Way::Pod(_) => return Ok(None),
+            Way::Pod(_) => return Err(Error::new(ErrorKind::Unsupported, doing()).because("it is in a pod")),
         };
         match ended {
-            ExecEnd::Exited(0) => Ok(Some(out)),
-            ExecEnd::Exited(NO_GUARD) => Ok(None),
+            ExecEnd::Exited(0) => Ok(out),
             ExecEnd::Exited(_) => Err(Error::new(ErrorKind::Host, doing()).because(err.trim().to_owned())),
             ExecEnd::Broken => Err(Error::new(ErrorKind::Host, doing()).because("the connection was lost")),
         }
@@ -238,20 +241,23 @@ impl<'a> Machine<'a> {
     }
 }
 
-/// The exit code for a host without a guard.
-const NO_GUARD: i32 = 66;
 /// The most that a guard's answer may be, in bytes.
 const GUARD_SAYS_AT_MOST: usize = 1 << 20;
 
-/// The program that has the guard in this folder do something.
-fn ask_guard(home: &str, verb: &str, input: Option<&str>) -> String {
-    let home = quote_path(home);
-    // A text is one line of JSON: it has no line that could end it.
-    let input = input.map_or_else(|| "</dev/null".to_owned(), |text| format!("<<'END_OF_TEXT'\n{text}\nEND_OF_TEXT"));
-    format!(
-        "home={home}\n[ -f \"$home/guard.json\" ] || exit {NO_GUARD}\ndate -u +%Y-%m-%dT%H:%M:%SZ\n\
-         python3 \"$home/guard.py\" {verb} \"$home\" {input}\n"
-    )
+/// The guard of a host.
+pub(in crate::cluster) struct Guard<'a> {
+    /// The runtime of its nodes.
+    pub(in crate::cluster) runtime: &'a dyn ProjectRuntime,
+    /// The tag of the host.
+    pub(in crate::cluster) host: String,
+    /// Its own.
+    pub(in crate::cluster) tag: Tag,
+}
+
+/// The program that prints the time, and has a guard do something.
+fn ask_guard(guard: &Guard<'_>, folders: &HostFolders, ask: &GuardAsk<'_>) -> String {
+    let script = guard.runtime.guard_script(&guard.host, folders, &guard.tag, ask);
+    format!("date -u +%Y-%m-%dT%H:%M:%SZ\n{script}")
 }
 
 /// Refuses to copy a folder of this machine to a place in it: what arrives there would be sent again.
