@@ -19,6 +19,8 @@ use crate::state::{ClusterState, Lock, Store};
 
 /// How long a guard may take to answer.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(40);
+/// How long a copy of everything may take.
+const SAVES_WITHIN: Duration = Duration::from_secs(12 * 3600);
 /// How long a provider may take to say when hosts end.
 const PROVIDER_WITHIN: Duration = Duration::from_secs(40);
 
@@ -37,6 +39,18 @@ pub async fn look_at_end(settings: &Settings, name: &ClusterName) -> Result<Opti
     }
     let Some(store) = Store::open(&settings.paths, name)? else { return Ok(None) };
     tell(settings, store.state(), &settings.paths.cluster(name)).await
+}
+
+/// Has all hosts of a cluster save now what they save at its end.
+///
+/// # Errors
+/// If the cluster is unknown, or its records cannot be written. A host that does not answer is in the result.
+pub async fn save_on_hosts(settings: &Settings, name: &ClusterName) -> Result<Seen> {
+    let Some(store) = Store::open(&settings.paths, name)? else { return Err(super::unknown(&settings.paths, name)) };
+    refuse_other_machine(&settings.paths, store.state(), "save")?;
+    let seen = Guards::of(settings, store.state()).await?.ask(&GuardAsk::Save, SAVES_WITHIN).await;
+    seen.write(&settings.paths.cluster(name))?;
+    Ok(seen)
 }
 
 /// Gives the hosts of a cluster its end, if they do not know it, and reads how far their guards are. `None` if it has none.
