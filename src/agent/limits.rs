@@ -13,6 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::clock::Clock;
+use super::end::Why;
 use crate::error::{Doing as _, ErrorKind, Result};
 use crate::money::{Money, describe};
 use crate::state::ClusterState;
@@ -35,6 +36,9 @@ pub struct Limits {
     /// The cost limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_cost: Option<Money>,
+    /// A later end that `gpucl keep` was given: neither the deadline nor idleness ends the cluster before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept_until: Option<Timestamp>,
     /// The clocks when the limits were first written.
     pub mark: Clock,
     /// How to start the agent.
@@ -52,28 +56,17 @@ pub struct Start {
     pub here: PathBuf,
 }
 
-/// Why a cluster ends.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Why {
-    /// Its deadline has passed.
-    Deadline(Timestamp),
-    /// Its cost has reached the limit.
-    Cost(Money),
-}
-
-impl std::fmt::Display for Why {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Deadline(at) => write!(out, "its deadline, {}, has passed", crate::util::human::local(*at)),
-            Self::Cost(limit) => write!(out, "it has cost about {limit}, which is its `max_cost`"),
-        }
-    }
-}
-
 impl Limits {
     /// Creates limits with the current clocks.
     pub fn new(after_seconds: Option<u64>, at: Option<Timestamp>, max_cost: Option<Money>, start: Start) -> Self {
-        Self { version: VERSION, after_seconds, at, max_cost, mark: Clock::now(), start }
+        Self { version: VERSION, after_seconds, at, max_cost, kept_until: None, mark: Clock::now(), start }
+    }
+
+    /// These, with this later end, if it is later than the one before.
+    #[must_use]
+    pub fn kept_until(mut self, until: Timestamp) -> Self {
+        self.kept_until = self.kept_until.max(Some(until));
+        self
     }
 
     /// Whether a cluster has limits: one system call; no file is opened.
@@ -97,12 +90,16 @@ impl Limits {
         }
     }
 
-    /// Writes the limits, but keeps the clocks of an earlier `up` in the same boot.
+    /// Writes the limits, but keeps the clocks of an earlier `up` in the same boot, and what `gpucl keep` was given for the
+    /// same limits.
     pub fn write(mut self, folder: &Path) -> Result<()> {
-        if let Ok(Some(before)) = Self::of(folder)
-            && before.mark.boot == self.mark.boot
-        {
-            self.mark = before.mark;
+        if let Ok(Some(before)) = Self::of(folder) {
+            if before.describe() == self.describe() {
+                self.kept_until = self.kept_until.max(before.kept_until);
+            }
+            if before.mark.boot == self.mark.boot {
+                self.mark = before.mark;
+            }
         }
         let path = file(folder);
         let doing = || format!("write {}", path.display());
@@ -121,7 +118,8 @@ impl Limits {
         let after =
             self.after_seconds.map(|seconds| SignedDuration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX)));
         let after = begun.and_then(|begun| Some(later(begun, after?)));
-        [after, self.at].into_iter().flatten().min()
+        let deadline = [after, self.at].into_iter().flatten().min()?;
+        Some(self.kept_until.map_or(deadline, |kept| kept.max(deadline)))
     }
 
     /// Whether the cluster must end now. With `asked`, requests without a response count as existing.

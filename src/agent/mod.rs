@@ -5,10 +5,15 @@
 
 pub mod clock;
 pub mod credential;
+pub mod decide;
 pub mod end;
 mod ended;
+mod ends;
+mod errand;
 pub mod limits;
 mod scheduled_up;
+pub mod seen;
+pub mod told;
 mod watch;
 pub mod watcher;
 

@@ -111,7 +111,7 @@ impl PriceAndLimits<'_> {
         }
         let agent = watcher::wait_watched(folder, &self.known.name).await?;
         let is_news = before.is_none_or(|before| before.describe() != limits.describe());
-        if is_news {
+        if is_news && !limits.describe().is_empty() {
             self.settings.events.note(format!(
                 "it is taken down {}; process {} enforces that: not while this machine is off or asleep, and at once \
                  when it wakes",
@@ -124,7 +124,7 @@ impl PriceAndLimits<'_> {
 
     fn limits(&self, start: Option<Timestamp>) -> Result<Option<Limits>> {
         let spec = self.spec();
-        if spec.deadline.is_none() && spec.max_cost.is_none() {
+        if !has_limits(spec) {
             return Ok(None);
         }
         let base = self.known.begun.or(start).unwrap_or_else(Timestamp::now);
@@ -148,6 +148,11 @@ impl PriceAndLimits<'_> {
         };
         Ok(Some(Limits::new(after, at, spec.max_cost.map(|amount| amount.0), start)))
     }
+}
+
+/// Whether a cluster of this spec has an end that the agent looks after.
+pub fn has_limits(spec: &Spec) -> bool {
+    spec.deadline.is_some() || spec.max_cost.is_some() || spec.end.is_some() || spec.idle.is_some()
 }
 
 /// The credentials in this environment that a spec's provider needs, by variable name: the agent needs them to act

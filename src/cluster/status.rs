@@ -51,7 +51,7 @@ pub fn list(paths: &Paths) -> Result<Vec<Known>> {
 
 /// The limits of a cluster and their agent, from the files in its folder.
 fn limits_of(folder: &Path, state: &ClusterState) -> Option<LimitsReport> {
-    let limits = Limits::of(folder).ok().flatten()?;
+    let limits = Limits::of(folder).ok().flatten().filter(|limits| !limits.describe().is_empty())?;
     let watcher = Watcher::of(folder);
     let alive = watcher.as_ref().and_then(Watcher::alive);
     Some(LimitsReport {

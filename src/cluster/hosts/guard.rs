@@ -4,11 +4,12 @@ use futures_util::future::join_all;
 use serde_json::Value;
 
 use super::on_hosts::OnHosts;
-use crate::agent::end::{End, Told};
+use crate::agent::end::End;
+use crate::agent::told::Told;
 use crate::engine::Ledger;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Key;
-use crate::runtime::project::guards;
+use crate::runtime::project::{GuardAsk, guards};
 use crate::util::text::shortened;
 
 impl OnHosts {
@@ -17,7 +18,7 @@ impl OnHosts {
     /// # Errors
     /// If a guard did not take it.
     pub(super) async fn give_end(&self, ledger: &Ledger) -> Result<()> {
-        let (folder, end) = (ledger.folder(), End::of(&ledger.folder(), &ledger.state()));
+        let (folder, end) = (ledger.folder(), End::for_hosts(&ledger.folder(), &ledger.state()));
         let is_news = end.is_some() || Told::last(&folder).is_some();
         if guards(&self.spec, self.hosts()).is_empty() || !is_news {
             return Ok(());
@@ -36,7 +37,7 @@ impl OnHosts {
 
     async fn tell_guard(&self, host: &Key, guard: &Key, end: &str) -> Result<Value> {
         let (tag, folders) = (self.fleet.tag(host), self.fleet.folders(host));
-        let script = self.runtime().tell_script(&tag, &folders, &self.scope.tag(guard), end);
+        let script = self.runtime().guard_script(&tag, &folders, &self.scope.tag(guard), &GuardAsk::Tell(end));
         let lines = self.fleet.run(host, "give the end of the cluster to", &script).await?;
         lines.iter().rev().find_map(|line| serde_json::from_str(line).ok()).ok_or_else(|| {
             let why = lines.last().map_or_else(|| "it gave no answer".to_owned(), |line| shortened(line));

@@ -13,7 +13,7 @@ use crate::host::Account;
 use crate::name::{Key, Tag};
 use crate::playbook::Stage;
 use crate::render::quote;
-use crate::runtime::project::guard::tell_script;
+use crate::runtime::project::guard::{GuardAsk, guard_script};
 use crate::runtime::project::{
     ByHand, CleanOptions, DeployRequest, Deployment, Filling, HostFolders, LogRequest, Others, Page, PrepareRequest,
     ProjectRuntime, nodes_of,
@@ -131,9 +131,9 @@ impl ProjectRuntime for Compose {
         by_hand.script(&header(tag), &worker.to_string(), worker.key.as_str(), limit, WORKER)
     }
 
-    fn tell_script(&self, _tag: &str, _folders: &HostFolders, guard: &Tag, end: &str) -> String {
+    fn guard_script(&self, _tag: &str, _folders: &HostFolders, guard: &Tag, ask: &GuardAsk<'_>) -> String {
         let program = format!("docker exec -i {guard} {}", guard::COMMAND.join(" "));
-        tell_script("", &program, guard::HOME, end)
+        guard_script("", &program, guard::HOME, ask)
     }
 
     fn stop_script(&self, tag: &str, _folders: &HostFolders) -> String {

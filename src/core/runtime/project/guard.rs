@@ -121,7 +121,19 @@ pub(in crate::runtime) fn settings(request: &DeployRequest<'_>, host: &HostInput
     }))
 }
 
-/// The script that gives a guard an end, and prints its state; `program` is the command line up to the program's name.
-pub(in crate::runtime) fn tell_script(header: &str, program: &str, home: &str, end: &str) -> String {
-    format!("{header}printf '%s\\n' {} | {program} tell {home}\n", quote(end))
+/// What a guard is asked to do.
+#[derive(Debug, Clone, Copy)]
+pub enum GuardAsk<'a> {
+    /// To take the end of the cluster, as the JSON of `guard.py tell`; it prints its state.
+    Tell(&'a str),
+    /// To save now what it saves at the end; it prints its state.
+    Save,
+}
+
+/// The script that has a guard do something, and prints its state; `program` is the command line up to the program's name.
+pub(in crate::runtime) fn guard_script(header: &str, program: &str, home: &str, ask: &GuardAsk<'_>) -> String {
+    match ask {
+        GuardAsk::Tell(end) => format!("{header}printf '%s\\n' {} | {program} tell {home}\n", quote(end)),
+        GuardAsk::Save => format!("{header}{program} save {home} </dev/null\n"),
+    }
 }

@@ -20,7 +20,7 @@ pub use deployment::{
     Bundle, CleanOptions, DATA_FOLDER, DeployRequest, Deployment, Filling, HostFolders, HostInput, Others, Page,
     PrepareRequest, nodes_of,
 };
-pub use guard::guards;
+pub use guard::{GuardAsk, guards};
 pub use logs::{LogLine, LogRequest, log_line};
 pub(super) use observation::look_inside;
 pub use observation::{CheckLine, Container, Observation, checks_in_values, checks_of, parse_observation};
@@ -169,9 +169,8 @@ pub trait ProjectRuntime: Send + Sync {
     /// line is [`ByHand::done`] on success.
     fn worker_script(&self, tag: &str, folders: &HostFolders, worker: &Tag, by_hand: ByHand) -> String;
 
-    /// The script that gives the guard with this tag the end of the cluster, as the JSON of `guard.py tell`. Its last line is
-    /// the guard's state.
-    fn tell_script(&self, tag: &str, folders: &HostFolders, guard: &Tag, end: &str) -> String;
+    /// The script that has the guard with this tag do something. Its last line is the guard's state.
+    fn guard_script(&self, tag: &str, folders: &HostFolders, guard: &Tag, ask: &GuardAsk<'_>) -> String;
 
     /// The script that ends everything running with this tag and keeps the rest; it prints `::stopped` last on success.
     fn stop_script(&self, tag: &str, folders: &HostFolders) -> String;
