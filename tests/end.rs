@@ -8,6 +8,7 @@ mod hostile;
 mod killed;
 mod phases;
 mod ray;
+mod rendered;
 mod rounds;
 mod saving;
 mod slot;
