@@ -6,7 +6,9 @@ mod down;
 mod errors;
 mod gc;
 mod growing;
+mod guards;
 mod hosts;
+mod keep;
 pub mod lease;
 mod limits;
 mod local_files;
@@ -36,8 +38,10 @@ pub use down::down;
 pub(crate) use errors::{not_running, unknown};
 pub use gc::{Gc, GcOptions, Standing, TaggedResource};
 pub use growing::growing;
+pub use guards::{look_at_end, save_on_hosts};
 pub use hosts::HostConnector;
-pub use limits::secrets_of;
+pub use keep::{Kept, extend, keep};
+pub use limits::{has_limits, secrets_of};
 pub use machines::{
     Bridge, CLIENT_PORT, DASHBOARD_PORT, Forward, Logs, Machine, Machines, NodeLine, PodHost, Pods, RayClient,
     RemotePort, Shell,

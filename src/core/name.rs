@@ -151,6 +151,16 @@ impl Key {
         Self::service("mlflow")
     }
 
+    /// The key of the guard of the head's host; those of other hosts are numbered.
+    pub fn guard() -> Self {
+        Self::service("guard")
+    }
+
+    /// Whether it is the key of a guard.
+    pub fn is_guard(&self) -> bool {
+        self.0.strip_prefix("guard").is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
+    }
+
     /// The key of a service, such as `grafana`; `kind` is a-z only.
     pub fn service(kind: &str) -> Self {
         Self(kind.to_owned())
