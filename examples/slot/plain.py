@@ -35,7 +35,7 @@ def save(folder, step, weight):
 def main():
     arguments = argparse.ArgumentParser()
     arguments.add_argument("--to", type=pathlib.Path, required=True, help="the folder of the checkpoints")
-    arguments.add_argument("--steps", type=int, default=120)
+    arguments.add_argument("--steps", type=int, default=300)
     arguments.add_argument("--every", type=int, default=20, help="steps from one checkpoint to the next")
     arguments.add_argument("--seconds", type=float, default=1, help="how long a step takes at least")
     arguments = arguments.parse_args()

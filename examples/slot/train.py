@@ -66,7 +66,7 @@ def main():
     arguments.add_argument("--name", default="slot", help="the same name again goes on where the last run of it ended")
     arguments.add_argument("--storage", required=True, help="what outlives the cluster: s3://bucket/runs, or a folder")
     arguments.add_argument("--workers", type=int, default=2)
-    arguments.add_argument("--steps", type=int, default=120)
+    arguments.add_argument("--steps", type=int, default=300)
     arguments.add_argument("--every", type=int, default=20, help="steps from one checkpoint to the next")
     arguments.add_argument("--seconds", type=float, default=1, help="how long a step takes at least")
     arguments = arguments.parse_args()
