@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::deadline::Why;
+use super::end::Why;
 use crate::money::{Money, describe};
 use crate::name::ClusterName;
 use crate::state::Paths;

@@ -3,10 +3,17 @@
 //!
 //! No command depends on it, and each command restarts a deadline's agent that was killed.
 
-pub mod deadline;
+pub mod clock;
+pub mod credential;
+pub mod end;
 mod ended;
+mod ends;
+pub mod limits;
 mod scheduled_up;
+pub mod seen;
+pub mod told;
 mod watch;
+pub mod watcher;
 
 pub use ended::Ended;
 pub use scheduled_up::ScheduledUp;

@@ -15,7 +15,11 @@ use tokio::process::Child;
 use tokio::signal::unix::{Signal as Heard, SignalKind, signal};
 
 use super::Ended;
-use super::deadline::{Clock, Limits, Watcher, Why, kept_secrets, lock_file, log, output_file, watcher};
+use super::clock::Clock;
+use super::credential::kept_secrets;
+use super::end::Why;
+use super::limits::Limits;
+use super::watcher::{Watcher, lock_file, log, output_file, watcher};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::name::ClusterName;
 use crate::state::{ClusterState, Lock, Paths, Store};

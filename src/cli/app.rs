@@ -286,7 +286,7 @@ impl App {
 
     /// Restarts deadline agents that were killed.
     pub(crate) fn revive_watchers(&self) {
-        for error in crate::agent::deadline::revive(&self.paths, std::env::current_exe().ok().as_deref()) {
+        for error in crate::agent::watcher::revive(&self.paths, std::env::current_exe().ok().as_deref()) {
             self.ui.status(format!("warning: a deadline is not being enforced: {error}"));
         }
     }

@@ -10,7 +10,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use super::app::App;
 use super::command_error::usage;
 use super::output::Ui;
-use crate::agent::deadline::{kept_secrets, secrets_file};
+use crate::agent::credential::{kept_secrets, secrets_file};
 use crate::cluster::{self, Approval, Ask, LimitsReport, StatusReport};
 use crate::error::Result;
 use crate::provider::platform::Site;
@@ -72,7 +72,7 @@ fn describe_price_above(price: &crate::plan::Price) -> String {
 
 /// The credentials that the deadline agent needs a copy of; asks before they are first written.
 pub(crate) fn secrets_to_keep(app: &App, spec: &Spec, with_yes: &str) -> Result<BTreeMap<String, SecretString>> {
-    if spec.deadline.is_none() && spec.max_cost.is_none() {
+    if !cluster::has_limits(spec) {
         return Ok(BTreeMap::new());
     }
     let secrets = cluster::secrets_of(spec, &app.user_environment().variables)?;
@@ -85,7 +85,7 @@ pub(crate) fn secrets_to_keep(app: &App, spec: &Spec, with_yes: &str) -> Result<
         return Ok(secrets);
     }
     let names = secrets.keys().cloned().collect::<Vec<_>>().join(", ");
-    let what = format!("to take the cluster down at its deadline, gpucl keeps a copy of {names}");
+    let what = format!("to take the cluster down at its end, gpucl keeps a copy of {names}");
     let place = secrets_file(&folder);
     if app.json() || !app.ui.asks() {
         return Err(usage(format!("bring up {}", spec.name), what)

@@ -11,7 +11,7 @@ use super::sites::{holder, if_several};
 use super::substrate::{Look, Opening};
 use super::up::pipeline;
 use super::which_machine::refuse_other_machine;
-use crate::agent::deadline::lift;
+use crate::agent::watcher::lift;
 use crate::agent::{Ended, ScheduledUp};
 use crate::engine::Ledger;
 use crate::error::{Error, ErrorKind, Result, Status};

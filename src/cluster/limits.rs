@@ -6,7 +6,9 @@ use std::path::Path;
 use jiff::Timestamp;
 use secrecy::SecretString;
 
-use crate::agent::deadline::{self, Limits, Start};
+use crate::agent::credential::keep_secrets;
+use crate::agent::limits::{Limits, Start};
+use crate::agent::watcher;
 use crate::cluster::options::{Ask, UpOptions};
 use crate::cluster::settings::Settings;
 use crate::engine::Urgency;
@@ -100,21 +102,21 @@ impl PriceAndLimits<'_> {
     /// anything is acquired.
     pub(super) async fn set_limits(&self, folder: &Path, start: Option<Timestamp>) -> Result<()> {
         crate::agent::Ended::forget(&self.settings.paths, &self.known.name);
-        let Some(limits) = self.limits(start)? else { return deadline::lift(folder).await };
+        let Some(limits) = self.limits(start)? else { return watcher::lift(folder).await };
         let before = Limits::of(folder).ok().flatten();
-        deadline::keep_secrets(folder, &self.options.secrets)?;
+        keep_secrets(folder, &self.options.secrets)?;
         limits.clone().write(folder)?;
-        if deadline::watcher(folder).is_none() {
-            deadline::start_watcher(folder, &self.known.name, &limits.start)?;
+        if watcher::watcher(folder).is_none() {
+            watcher::start_watcher(folder, &self.known.name, &limits.start)?;
         }
-        let watcher = deadline::wait_watched(folder, &self.known.name).await?;
+        let agent = watcher::wait_watched(folder, &self.known.name).await?;
         let is_news = before.is_none_or(|before| before.describe() != limits.describe());
-        if is_news {
+        if is_news && !limits.describe().is_empty() {
             self.settings.events.note(format!(
                 "it is taken down {}; process {} enforces that: not while this machine is off or asleep, and at once \
                  when it wakes",
                 limits.describe(),
-                watcher.pid
+                agent.pid
             ));
         }
         Ok(())
@@ -122,7 +124,7 @@ impl PriceAndLimits<'_> {
 
     fn limits(&self, start: Option<Timestamp>) -> Result<Option<Limits>> {
         let spec = self.spec();
-        if spec.deadline.is_none() && spec.max_cost.is_none() {
+        if !has_limits(spec) {
             return Ok(None);
         }
         let base = self.known.begun.or(start).unwrap_or_else(Timestamp::now);
@@ -146,6 +148,11 @@ impl PriceAndLimits<'_> {
         };
         Ok(Some(Limits::new(after, at, spec.max_cost.map(|amount| amount.0), start)))
     }
+}
+
+/// Whether a cluster of this spec has an end that the agent looks after.
+pub fn has_limits(spec: &Spec) -> bool {
+    spec.deadline.is_some() || spec.max_cost.is_some() || spec.end.is_some() || spec.idle.is_some()
 }
 
 /// The credentials in this environment that a spec's provider needs, by variable name: the agent needs them to act

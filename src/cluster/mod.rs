@@ -6,6 +6,7 @@ mod down;
 mod errors;
 mod gc;
 mod growing;
+mod guards;
 mod hosts;
 pub mod lease;
 mod limits;
@@ -36,8 +37,9 @@ pub use down::down;
 pub(crate) use errors::{not_running, unknown};
 pub use gc::{Gc, GcOptions, Standing, TaggedResource};
 pub use growing::growing;
+pub use guards::look_at_end;
 pub use hosts::HostConnector;
-pub use limits::secrets_of;
+pub use limits::{has_limits, secrets_of};
 pub use machines::{
     Bridge, CLIENT_PORT, DASHBOARD_PORT, Forward, Logs, Machine, Machines, NodeLine, PodHost, Pods, RayClient,
     RemotePort, Shell,

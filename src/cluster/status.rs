@@ -10,7 +10,8 @@ use super::settings::Settings;
 use super::substrate::{Look, Opening};
 use super::which_machine::other_machine;
 use crate::agent::ScheduledUp;
-use crate::agent::deadline::{Limits, Watcher};
+use crate::agent::limits::Limits;
+use crate::agent::watcher::Watcher;
 use crate::error::Result;
 use crate::name::ClusterName;
 use crate::spec::NodeSpec;
@@ -50,7 +51,7 @@ pub fn list(paths: &Paths) -> Result<Vec<Known>> {
 
 /// The limits of a cluster and their agent, from the files in its folder.
 fn limits_of(folder: &Path, state: &ClusterState) -> Option<LimitsReport> {
-    let limits = Limits::of(folder).ok().flatten()?;
+    let limits = Limits::of(folder).ok().flatten().filter(|limits| !limits.describe().is_empty())?;
     let watcher = Watcher::of(folder);
     let alive = watcher.as_ref().and_then(Watcher::alive);
     Some(LimitsReport {

@@ -151,6 +151,11 @@ impl Key {
         Self::service("mlflow")
     }
 
+    /// The key of the guard of the head's host; those of other hosts are numbered.
+    pub fn guard() -> Self {
+        Self::service("guard")
+    }
+
     /// The key of a service, such as `grafana`; `kind` is a-z only.
     pub fn service(kind: &str) -> Self {
         Self(kind.to_owned())

@@ -15,6 +15,8 @@ here:
     @store@     the program of the object store, if one runs here
     @mlflow_env@  the environment of the MLflow server, if one runs here
 
+`files` in it has the content of JSON files in HOME that have such placeholders too.
+
 Where the cluster's hosts are several machines, `network` in it has this host's address for the others, and the ranges
 of ports of its nodes that they need; `answers` of a node then has ports by address.
 
@@ -108,7 +110,7 @@ def load(home):
     host = json.loads(read(f"{home}/nodes.json"))
     store, mlflow_env = values.get("store_program", ""), values.get("mlflow_env", "")
     programs = {"object-store": ("the object store", store), "mlflow": ("MLflow", f"{mlflow_env}/bin/python")}
-    for what, program in (programs[node["name"]] for node in host["nodes"] if node["role"] == "service"):
+    for what, program in (programs[node["name"]] for node in host["nodes"] if node["name"] in programs):
         if not os.access(program, os.X_OK):
             fail(f"the program of {what} is missing: {program or 'none was installed'}")
     try:
@@ -130,7 +132,11 @@ def load(home):
 
 
 def make_folders(home, host):
-    """Makes the folders of the nodes."""
+    """Makes the folders of the nodes, and the files whose content is known only here."""
+    for name, content in host.get("files", {}).items():
+        with open(os.open(f"{home}/{name}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+            json.dump(content, file, indent=2)
+        os.replace(f"{home}/{name}.new", f"{home}/{name}")
     for folder in ["logs", "run", "ray/t", *(f"ray/{node['short']}" for node in host["nodes"])]:
         os.makedirs(f"{home}/{folder}", mode=0o700, exist_ok=True)
 

@@ -6,6 +6,7 @@ mod connector;
 mod files;
 mod fleet;
 mod goal;
+mod guard;
 mod images;
 mod layout;
 mod observe;

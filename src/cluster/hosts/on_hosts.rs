@@ -152,6 +152,9 @@ fn with_external(spec: &Spec, secrets: Secrets) -> Result<Secrets> {
     if let Some(store) = spec.external_store() {
         secrets.external = Some(external_credentials(&store.credentials_file, &store.profile)?);
     }
+    if let Some(store) = spec.store_at_end() {
+        secrets.at_end = Some(external_credentials(&store.credentials_file, &store.profile)?);
+    }
     if let Some(file) = spec.external_mlflow().and_then(|mlflow| mlflow.credentials_file) {
         secrets.external_mlflow = tracking_login(&file)?;
     }

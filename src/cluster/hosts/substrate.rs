@@ -199,7 +199,11 @@ impl Substrate for OnHosts {
     }
 
     async fn verify(&self, ledger: &Ledger, before: Option<&ClusterState>) -> Result<Verified> {
-        let verified = judge(self, &ledger.state()).await?;
+        let known = ledger.state();
+        let give_end = async { if before.is_some() { self.give_end(ledger).await } else { Ok(()) } };
+        let (verified, given) = tokio::join!(judge(self, &known), give_end);
+        let verified = verified?;
+        given?;
         if before.is_some() {
             self.note_boots(ledger)?;
         }

@@ -10,12 +10,14 @@ use super::pods::Pods;
 use super::ssh::{Remote, RemoteHost};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::host::{
-    Account, Copied, End, ExecEnd, Host as _, HostPath, LocalHost, OnLine, StreamHost, There, download, put_secrets,
-    remove_secrets, upload,
+    Account, Copied, End, ExecEnd, Host as _, HostPath, LocalHost, OnLine, Stream, StreamHost, There, download,
+    put_secrets, remove_secrets, upload,
 };
+use crate::name::Tag;
 use crate::provider::platform::{DATA, Member};
 use crate::ray::shell_line;
 use crate::render::quote_path;
+use crate::runtime::project::{GuardAsk, HostFolders, ProjectRuntime};
 use crate::util::fs::resolve;
 
 /// Where a path on a host begins, and the rest of it.
@@ -142,6 +144,39 @@ impl<'a> Machine<'a> {
         }
     }
 
+    /// Has the guard on it do something; its answer is the time by the host's clock, and then what it prints.
+    ///
+    /// # Errors
+    /// If the host does not answer, or the guard fails.
+    pub(in crate::cluster) async fn guard(&self, guard: &Guard<'_>, ask: &GuardAsk<'_>) -> Result<String> {
+        let doing = || format!("ask the guard on {}", self.name());
+        let (mut out, mut err) = (String::new(), String::new());
+        let mut on_line = |stream: Stream, line: &str| {
+            let text = if stream == Stream::Out { &mut out } else { &mut err };
+            // A state is some kilobytes.
+            if text.len() < GUARD_SAYS_AT_MOST {
+                text.push_str(line);
+                text.push('\n');
+            }
+        };
+        let ended = match &self.way {
+            Way::Here(host, _) => {
+                let folders = HostFolders::at(host.home().to_owned());
+                host.exec(&ask_guard(guard, &folders, ask), &mut on_line).await?
+            }
+            Way::Ssh(remote, host) => {
+                let ssh = remote.connect(host).await?.by(host.runtime.account());
+                ssh.exec(&ask_guard(guard, &host.folders(), ask), &mut on_line).await?
+            }
+            Way::Pod(_) => return Err(Error::new(ErrorKind::Unsupported, doing()).because("it is in a pod")),
+        };
+        match ended {
+            ExecEnd::Exited(0) => Ok(out),
+            ExecEnd::Exited(_) => Err(Error::new(ErrorKind::Host, doing()).because(err.trim().to_owned())),
+            ExecEnd::Broken => Err(Error::new(ErrorKind::Host, doing()).because("the connection was lost")),
+        }
+    }
+
     /// A path of the host as one end of a sync.
     pub async fn end(&self, path: &str, is_root: bool) -> Result<End<'_>> {
         let HostPath { path, within, is_root } = self.on_host(path, is_root)?;
@@ -204,6 +239,25 @@ impl<'a> Machine<'a> {
         let Way::Here(host, _) = &self.way else { return None };
         Some(within.map(Path::new).or(host.login_home()).unwrap_or(Path::new("")).join(path))
     }
+}
+
+/// The most that a guard's answer may be, in bytes.
+const GUARD_SAYS_AT_MOST: usize = 1 << 20;
+
+/// The guard of a host.
+pub(in crate::cluster) struct Guard<'a> {
+    /// The runtime of its nodes.
+    pub(in crate::cluster) runtime: &'a dyn ProjectRuntime,
+    /// The tag of the host.
+    pub(in crate::cluster) host: String,
+    /// Its own.
+    pub(in crate::cluster) tag: Tag,
+}
+
+/// The program that prints the time, and has a guard do something.
+fn ask_guard(guard: &Guard<'_>, folders: &HostFolders, ask: &GuardAsk<'_>) -> String {
+    let script = guard.runtime.guard_script(&guard.host, folders, &guard.tag, ask);
+    format!("date -u +%Y-%m-%dT%H:%M:%SZ\n{script}")
 }
 
 /// Refuses to copy a folder of this machine to a place in it: what arrives there would be sent again.

@@ -28,6 +28,7 @@ pub use forward::Forward;
 use here::Here;
 pub(super) use here::data_here;
 pub use logs::{Logs, NodeLine};
+pub(super) use machine::Guard;
 pub use machine::Machine;
 pub use pod::PodHost;
 pub(super) use pods::SERVE_PORT;

@@ -24,6 +24,9 @@ const PASSWORD_LENGTH: usize = 40;
 /// Each step doubles the cost of a guess; Prometheus computes it once per distinct password.
 const BCRYPT_COST: u32 = 10;
 
+/// In place of the keys of a store that is not the cluster's own.
+const THEIR_KEYS: &str = "[default]\n# the keys of the external store; up reads them from your credentials_file\n";
+
 /// All credentials of a cluster, one file each in the `secrets` folder of the cluster's state.
 #[derive(Debug, Clone)]
 pub struct Secrets {
@@ -47,6 +50,8 @@ pub struct Secrets {
     pub mlflow_password: SecretString,
     /// The keys of an external store, as sent to hosts instead of those of gpucl's own store.
     pub external: Option<SecretString>,
+    /// The keys of the store that what is saved at the end goes to.
+    pub at_end: Option<SecretString>,
     /// The login of an external MLflow server, for jobs.
     pub external_mlflow: Login,
 }
@@ -66,6 +71,7 @@ impl Secrets {
             jupyter_token: none(),
             mlflow_password: none(),
             external: None,
+            at_end: None,
             external_mlflow: Login::Open,
         }
     }
@@ -98,6 +104,7 @@ pub fn ensure_secrets(cluster_folder: &Path) -> Result<Secrets> {
         jupyter_token: random("jupyter_token", TOKEN_LENGTH)?,
         mlflow_password: random("mlflow_password", PASSWORD_LENGTH)?,
         external: None,
+        at_end: None,
         external_mlflow: Login::Open,
     })
 }
@@ -142,6 +149,7 @@ impl Secrets {
             jupyter_token: stand_in("token"),
             mlflow_password: stand_in("password"),
             external: None,
+            at_end: Some(SecretString::from(THEIR_KEYS)),
             external_mlflow: Login::Password {
                 user: "the user of your server".to_owned(),
                 password: SecretString::from("the password of your server; up reads it from your credentials_file"),
@@ -151,8 +159,7 @@ impl Secrets {
 
     /// Placeholders of a cluster with an external store, whose keys are not rendered either.
     pub fn placeholders_with_external() -> Self {
-        let keys = "[default]\n# the keys of the external store; up reads them from your credentials_file\n";
-        Self { external: Some(SecretString::from(keys)), ..Self::placeholders() }
+        Self { external: Some(SecretString::from(THEIR_KEYS)), ..Self::placeholders() }
     }
 
     /// The files with these names, for `secrets/` in a host's folder.
@@ -175,6 +182,7 @@ impl Secrets {
             "aws_credentials" if self.external.is_some() => {
                 self.external.as_ref().map(|keys| keys.expose_secret().to_owned()).unwrap_or_default()
             }
+            "end_credentials" => self.at_end.as_ref().map(|keys| keys.expose_secret().to_owned()).unwrap_or_default(),
             "object_store_user" => user.to_owned(),
             "object_store_password" => password.to_owned(),
             "grafana_password" => self.grafana_password.expose_secret().to_owned(),

@@ -185,6 +185,14 @@ pub fn open_append(path: &Path) -> Result<std::fs::File> {
         .map_err(|error| Error::new(error.kind(), format!("failed to open `{}`: {error}", path.display())))
 }
 
+/// Removes a file, if it exists.
+pub fn remove_file(path: &Path) -> Result<()> {
+    match fs_err::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
 /// Removes a folder with its content; returns whether it existed.
 pub fn remove_tree(path: &Path) -> Result<bool> {
     match fs_err::remove_dir_all(path) {

@@ -49,6 +49,11 @@ pub fn count(number: usize, what: &str) -> String {
     }
 }
 
+/// A number of things of which there may be very many, with a noun: `100000 files`.
+pub fn count_u64(number: u64, what: &str) -> String {
+    count(usize::try_from(number).unwrap_or(usize::MAX), what)
+}
+
 /// A time in the system's time zone: `Sat 21 Nov 16:50 CET`.
 pub fn local(at: jiff::Timestamp) -> String {
     when::local(at, &TimeZone::system())

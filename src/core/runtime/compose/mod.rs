@@ -8,6 +8,7 @@ mod checks;
 mod clean;
 mod data;
 mod deployment;
+mod guard;
 mod images;
 mod mlflow;
 mod mounts;

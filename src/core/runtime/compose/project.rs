@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::images::HostImages;
 use super::view::{Cluster, data_variable, exporter_key, image, pairs, token_environment};
-use super::{HostInput, Page, containers_name, mlflow, mounts, targets};
+use super::{HostInput, Page, containers_name, guard, mlflow, mounts, targets};
 use crate::error::Result;
 use crate::host::StageFile;
 use crate::name::Key;
@@ -47,6 +47,7 @@ impl Project<'_> {
             let login = login(request.spec, request.secrets, &self.cluster.at.mlflow)?;
             files.push(StageFile { path: format!("secrets/{}", mlflow::LOGIN), mode: 0o444, bytes: login });
         }
+        files.extend(guard::files(self.cluster, self.host)?);
         let mut templates: Vec<&str> = Vec::new();
         if self.is_head {
             if self.cluster.has_mlflow {
@@ -119,6 +120,8 @@ impl Project<'_> {
                 names.push("mlflow_password");
             }
         }
+        let guard = guard::secrets(self.cluster, self.host).unwrap_or_default();
+        names.extend(guard.into_iter().filter(|name| !names.contains(name)).collect::<Vec<_>>());
         self.cluster.request.secrets.files(&names)
     }
 
@@ -177,6 +180,10 @@ impl Project<'_> {
         if self.is_head && self.cluster.has_mlflow {
             context["mlflow"] = self.mlflow(files);
             volumes.push("mlflow");
+        }
+        context["guard"] = guard::view(self.cluster, self.host, &|of| digest_of(files, of)).into();
+        if !context["guard"].is_null() {
+            context["guard"]["image"] = json!(image(&self.images.ray, self.images));
         }
         context["volumes"] = json!(volumes);
         Ok(context)

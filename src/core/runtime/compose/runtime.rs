@@ -7,12 +7,13 @@ use super::clean::header;
 use super::images::host_images;
 use super::prepare::{self, Peers};
 use super::view::{SERVE, is_bridge};
-use super::{clean, data, deployment, ports, project};
+use super::{clean, data, deployment, guard, ports, project};
 use crate::error::Result;
 use crate::host::Account;
 use crate::name::{Key, Tag};
 use crate::playbook::Stage;
 use crate::render::quote;
+use crate::runtime::project::guard::{GuardAsk, guard_script};
 use crate::runtime::project::{
     ByHand, CleanOptions, DeployRequest, Deployment, Filling, HostFolders, LogRequest, Others, Page, PrepareRequest,
     ProjectRuntime, nodes_of,
@@ -128,6 +129,11 @@ impl ProjectRuntime for Compose {
     fn worker_script(&self, tag: &str, _folders: &HostFolders, worker: &Tag, by_hand: ByHand) -> String {
         let limit = if by_hand == ByHand::Start { START_LIMIT } else { STOP_LIMIT };
         by_hand.script(&header(tag), &worker.to_string(), worker.key.as_str(), limit, WORKER)
+    }
+
+    fn guard_script(&self, _tag: &str, _folders: &HostFolders, guard: &Tag, ask: &GuardAsk<'_>) -> String {
+        let program = format!("docker exec -i {guard} {}", guard::COMMAND.join(" "));
+        guard_script("", &program, guard::HOME, ask)
     }
 
     fn stop_script(&self, tag: &str, _folders: &HostFolders) -> String {

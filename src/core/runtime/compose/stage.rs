@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::checks;
+use super::guard;
 use super::mounts;
 use super::project::Project;
 use super::{closed_table, containers_name};
@@ -11,6 +12,7 @@ use crate::host::StageFile;
 use crate::name::Key;
 use crate::playbook::{KnownError, Stage, Step};
 use crate::render::quote;
+use crate::runtime::project::guard::key_on;
 use crate::spec::NodeSpec;
 use crate::util::digest;
 
@@ -43,6 +45,7 @@ pub(super) fn deploy(
         run: FOLDERS.to_owned(),
         ..Step::default()
     }];
+    steps.extend(guard::folder(project.cluster, project.host));
     steps.extend(mounts::check(request.spec, &project.host.key.display_name()));
     if !project.images.pulls.is_empty() {
         steps.push(pull(&project.images.pulls));
@@ -122,6 +125,7 @@ fn containers(project: &Project<'_>, nodes: &[NodeSpec]) -> Vec<String> {
             keys.push(Key::mlflow());
         }
     }
+    keys.extend(key_on(cluster.request, project.host));
     if cluster.has_prometheus {
         keys.push(super::view::exporter_key(cluster.request, project.host));
     }

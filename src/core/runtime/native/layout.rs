@@ -60,6 +60,11 @@ impl Layout {
         self.home.join("store.py")
     }
 
+    /// The guard's program.
+    pub fn guard_script(&self) -> PathBuf {
+        self.home.join("end/guard.py")
+    }
+
     /// The program that starts the MLflow server.
     pub fn tracking_script(&self) -> PathBuf {
         self.home.join("tracking.py")

@@ -7,6 +7,7 @@
 
 mod checks;
 mod claim;
+mod guard;
 mod mlflow;
 mod service;
 mod source;
@@ -26,6 +27,7 @@ use crate::name::{Key, Tag};
 use crate::playbook::{self, Stage, Step};
 use crate::render::{quote, quote_path};
 use crate::runtime::data::{self, JobUser};
+use crate::runtime::project::guard::{GuardAsk, guard_script};
 use crate::runtime::project::look_inside;
 use crate::runtime::project::{
     ByHand, CleanOptions, DeployRequest, Deployment, Filling, HostFolders, HostInput, LogRequest, Page, PrepareRequest,
@@ -251,6 +253,11 @@ impl ProjectRuntime for NativeRuntime {
             limit,
             WORKER,
         )
+    }
+
+    fn guard_script(&self, tag: &str, folders: &HostFolders, _guard: &Tag, ask: &GuardAsk<'_>) -> String {
+        let python = "\"$(sed -n 's|^ray_env \\(.*\\)|\\1/bin/python|p' \"$home/prepared/prepare\")\"";
+        guard_script(&header(tag, folders), &format!("{python} -I -B \"$home/end/guard.py\""), "\"$home\"", ask)
     }
 
     fn stop_script(&self, tag: &str, folders: &HostFolders) -> String {

@@ -6,6 +6,7 @@
 mod by_hand;
 mod condition;
 mod deployment;
+pub(super) mod guard;
 mod logs;
 pub(super) mod mlflow;
 mod observation;
@@ -19,6 +20,7 @@ pub use deployment::{
     Bundle, CleanOptions, DATA_FOLDER, DeployRequest, Deployment, Filling, HostFolders, HostInput, Others, Page,
     PrepareRequest, nodes_of,
 };
+pub use guard::{GuardAsk, guards};
 pub use logs::{LogLine, LogRequest, log_line};
 pub(super) use observation::look_inside;
 pub use observation::{CheckLine, Container, Observation, checks_in_values, checks_of, parse_observation};
@@ -166,6 +168,9 @@ pub trait ProjectRuntime: Send + Sync {
     /// The script that stops, starts or kills one worker of a host, given the host's tag and the worker's key. Its last
     /// line is [`ByHand::done`] on success.
     fn worker_script(&self, tag: &str, folders: &HostFolders, worker: &Tag, by_hand: ByHand) -> String;
+
+    /// The script that has the guard with this tag do something. Its last line is the guard's state.
+    fn guard_script(&self, tag: &str, folders: &HostFolders, guard: &Tag, ask: &GuardAsk<'_>) -> String;
 
     /// The script that ends everything running with this tag and keeps the rest; it prints `::stopped` last on success.
     fn stop_script(&self, tag: &str, folders: &HostFolders) -> String;

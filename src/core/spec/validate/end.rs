@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::services::external_store;
+use crate::provider::Runtime;
 use crate::spec::place::{Problem, item, join};
 use crate::spec::{SaveFrom, SaveTo, Spec, Then};
 use crate::util::human;
@@ -43,6 +44,15 @@ pub(super) fn end(spec: &Spec, problems: &mut Vec<Problem>) {
             problems.push(
                 Problem::new(join(&path, "from"), "is a bucket, but this cluster has no object store")
                     .note("`services: {object_store: true}` has one"),
+            );
+        }
+        if spec.runtime == Runtime::Docker && matches!(&save.to, SaveTo::Host(folder) if folder.starts_with('~')) {
+            problems.push(
+                Problem::new(
+                    join(&path, "to"),
+                    "has no meaning in a container: programs there have another home folder",
+                )
+                .note("use an absolute path, such as `/mnt/results`, which exists on every host"),
             );
         }
         if !matches!(save.to, SaveTo::Bucket(_)) {

@@ -10,6 +10,7 @@ use crate::error::Result;
 use crate::name::Key;
 use crate::render::quote;
 use crate::runtime::native::{promise_of, resource_of};
+use crate::runtime::project::guard::key_on;
 use crate::runtime::project::{DeployRequest, HostInput};
 use crate::spec::{NodeRole, NodeSpec};
 
@@ -21,8 +22,8 @@ const CHECK_LIMIT: u32 = 100;
 /// The shell code of a host's checks.
 pub(super) fn checks(request: &DeployRequest<'_>, host: &HostInput, nodes: &[NodeSpec]) -> Result<String> {
     let name = host.key.display_name();
-    let own = services_on(request, host);
-    let keys: Vec<&str> = nodes.iter().map(|node| &node.key).chain(&own).map(Key::as_str).collect();
+    let (own, guard) = (services_on(request, host), key_on(request, host));
+    let keys: Vec<&str> = nodes.iter().map(|node| &node.key).chain(&own).chain(&guard).map(Key::as_str).collect();
     let blocks = blocks_of(request);
     let modules = Source::of(request.spec, &host.site).environment();
     // Packages that modules bring are found by variables, which isolated programs do not read.

@@ -74,6 +74,13 @@ pub(super) fn launch(
     let (endpoint, region) = store::place(request, blocks).unwrap_or_default();
     argv.extend(artifacts(request.spec, &endpoint, &region));
     let files = &files(request, host, blocks)?;
-    let service = Service { key: Key::mlflow(), name: "mlflow", short: "m", argv, files, answers: mlflow_port(blocks) };
+    let service = Service {
+        key: Key::mlflow(),
+        name: "mlflow".to_owned(),
+        short: "m",
+        argv,
+        files,
+        answers: vec![mlflow_port(blocks)],
+    };
     Ok(Some(service.launch(request, host, layout)))
 }

@@ -17,15 +17,15 @@ const RAY_ENV: &str = "@ray_env@";
 pub(super) struct Service<'a> {
     pub(super) key: Key,
     /// Its name in logs and messages.
-    pub(super) name: &'static str,
+    pub(super) name: String,
     /// Its folder beside those of nodes.
     pub(super) short: &'static str,
     /// The program and its arguments.
     pub(super) argv: Vec<String>,
     /// Its files: what changes in them must change the digest.
     pub(super) files: &'a [StageFile],
-    /// The port that answers once it runs.
-    pub(super) answers: u16,
+    /// The ports that answer once it runs.
+    pub(super) answers: Vec<u16>,
 }
 
 /// How Python is called, in isolation.
@@ -57,7 +57,7 @@ impl Service<'_> {
             "argv": argv,
             "environment": environment,
             "log": layout.home().join(format!("logs/{}.log", self.name)),
-            "answers": [self.answers],
+            "answers": self.answers,
         })
     }
 }

@@ -9,13 +9,14 @@ use serde_json::{Value, json};
 
 use super::claim::{blocks_of, has_mlflow, has_store, mlflow_port, ports_of_node, services_on, store_ports};
 use super::source::Source;
-use super::{BLOCK, LOOPBACK, PROCESSES, mlflow, spread, store};
+use super::{BLOCK, LOOPBACK, PROCESSES, guard, mlflow, spread, store};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::host::StageFile;
 use crate::name::Key;
 use crate::playbook::{KnownError, Stage, Step, Vendor};
 use crate::runtime::native::ports::StorePorts;
 use crate::runtime::native::{Launch, Layout, Network, launch};
+use crate::runtime::project::guard::key_on;
 use crate::runtime::project::{DeployRequest, HostInput};
 use crate::spec::{NodeRole, NodeSpec};
 use crate::util::digest;
@@ -155,6 +156,8 @@ fn nodes_file(
         ranges.push([mlflow_port(&blocks); 2]);
         launches.push(launch);
     }
+    let guard = guard::launch(request, host, &layout, &blocks)?;
+    launches.extend(guard.iter().map(|guard| guard.launch.clone()));
     let mut file = json!({
         "v": 1,
         "tag": host.tag,
@@ -162,6 +165,9 @@ fn nodes_file(
         "grace": request.spec.timeouts.stop.0.as_secs(),
         "nodes": launches,
     });
+    if let Some(guard) = guard {
+        file["files"] = json!({"guard.json": guard.settings});
+    }
     if let Some(address) = address {
         file["network"] = json!({"address": address, "ports": open});
     }
@@ -199,12 +205,13 @@ pub(super) fn deploy(
     let blocks = blocks_of(request);
     files.extend(store::files(request, host)?);
     files.extend(mlflow::files(request, host, &blocks)?);
+    files.extend(guard::files(request, host)?);
     let (file, digests) = nodes_file(request, host, nodes)?;
     let what = serde_json::to_vec_pretty(&file).doing(ErrorKind::Internal, doing)?;
     files.push(StageFile { path: "nodes.json".to_owned(), mode: 0o600, bytes: what });
     let config = files.iter().map(|file| (&file.path, digest::short(&file.bytes))).collect::<Vec<_>>();
-    let services = services_on(request, host);
-    let keys: Vec<&str> = nodes.iter().map(|node| &node.key).chain(&services).map(Key::as_str).collect();
+    let (services, guard) = (services_on(request, host), key_on(request, host));
+    let keys: Vec<&str> = nodes.iter().map(|node| &node.key).chain(&services).chain(&guard).map(Key::as_str).collect();
     let timeouts = &request.spec.timeouts;
     // Another host, perhaps the head's, can become ready much later.
     let others = if request.spec.hosts.len() > 1 { timeouts.ready.0 } else { Duration::ZERO };
@@ -227,6 +234,7 @@ pub(super) fn deploy(
         affected_paths.push("process mlflow".to_owned());
         affected_paths.push(format!("port {LOOPBACK}:{}", mlflow_port(&blocks)));
     }
+    affected_paths.extend(guard.map(|guard| format!("process {}", guard.display_name())));
     let is_head = nodes.iter().any(|node| node.role == NodeRole::Head);
     if is_head {
         let head = ports_of_node(&blocks, &nodes[0]);

@@ -97,7 +97,14 @@ pub(super) fn launch(
     argv.extend([path(layout.store_script()), PROGRAM.to_owned(), path(layout.home().to_owned())]);
     argv.extend([ports.base.to_string(), path(sockets)]);
     let files = &files(request, host)?;
-    let service = Service { key: Key::object_store(), name: "object-store", short, argv, files, answers: ports.s3() };
+    let service = Service {
+        key: Key::object_store(),
+        name: "object-store".to_owned(),
+        short,
+        argv,
+        files,
+        answers: vec![ports.s3()],
+    };
     Ok(Some(service.launch(request, host, layout)))
 }
 

@@ -1,0 +1,111 @@
+//! The end of a cluster as its hosts were given it.
+
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use super::clock::Clock;
+use super::end::{Cause, End};
+use super::limits::Limits;
+use crate::error::{Doing as _, ErrorKind, Result};
+use crate::util::fs::{RECORD_LIMIT, create_private_dir, read_within, remove_file, write_atomic};
+use crate::util::when::between;
+
+/// The version of the file format, and of what hosts are given.
+const VERSION: u32 = 1;
+
+/// The end of a cluster as its hosts are given it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Told {
+    v: u32,
+    /// When, by a wall clock; `None` calls an end off.
+    pub at: Option<Timestamp>,
+    /// The time until then, in seconds, by the clocks of this machine when it was written.
+    pub left_s: Option<i64>,
+    /// By what, in words.
+    pub why: String,
+    /// A number that rises with each: a host ignores what is older than what it knows.
+    pub revision: u64,
+}
+
+impl Told {
+    /// What the hosts of a cluster were given last.
+    pub fn last(folder: &Path) -> Option<Self> {
+        serde_json::from_slice(&read_within(&file(folder), RECORD_LIMIT).ok()?).ok()
+    }
+
+    /// What to give the hosts of a cluster now, with a new revision above `seen`, the highest that a host has reported. It is
+    /// recorded first: no revision is ever used for two ends.
+    ///
+    /// # Errors
+    /// If the record cannot be written.
+    pub fn next(folder: &Path, end: Option<End>, seen: u64) -> Result<Self> {
+        let last = Self::last(folder).map_or(0, |last| last.revision);
+        let told = Self {
+            v: VERSION,
+            at: end.map(|end| end.at),
+            left_s: end.map(|end| left(folder, end.at)),
+            why: end.map(|end| end.why.to_string()).unwrap_or_default(),
+            revision: last.max(seen) + 1,
+        };
+        let path = file(folder);
+        let doing = || format!("write {}", path.display());
+        let text = serde_json::to_vec(&told).doing(ErrorKind::Internal, doing)?;
+        create_private_dir(folder).doing(ErrorKind::State, doing)?;
+        write_atomic(&path, &text, 0o600).doing(ErrorKind::State, doing)?;
+        Ok(told)
+    }
+
+    /// The same again, with the time that is left now: a guard that knows it ignores it.
+    #[must_use]
+    pub fn again(self, folder: &Path) -> Self {
+        let left_s = self.at.map(|at| left(folder, at));
+        Self { left_s, ..self }
+    }
+
+    /// What every guard ignores: it only prints its state.
+    pub fn nothing() -> Self {
+        Self { v: VERSION, at: None, left_s: None, why: String::new(), revision: 0 }
+    }
+
+    /// Whether this is still the end: a cost's moves a little with each estimate.
+    pub fn is(&self, end: Option<End>) -> bool {
+        match (self.at, end) {
+            (None, None) => true,
+            (Some(at), Some(end)) => {
+                let moved = between(at, end.at).abs();
+                let slack = if end.why == Cause::Cost { SignedDuration::from_secs(20) } else { SignedDuration::ZERO };
+                moved <= slack && self.why == end.why.to_string()
+            }
+            _ => false,
+        }
+    }
+
+    /// The text that a host reads.
+    ///
+    /// # Errors
+    /// If it cannot be written as JSON.
+    pub fn text(&self) -> Result<String> {
+        serde_json::to_string(self).doing(ErrorKind::Internal, || "write the end of the cluster".to_owned())
+    }
+}
+
+/// The time until then in seconds, by the clock of this machine that has advanced more.
+fn left(folder: &Path, at: Timestamp) -> i64 {
+    let limits = Limits::of(folder).ok().flatten();
+    let now = limits.map_or_else(Timestamp::now, |limits| limits.now(&Clock::now()));
+    between(now, at).as_secs().max(0)
+}
+
+/// Removes the record of what hosts were given.
+pub(super) fn forget(folder: &Path) -> std::io::Result<()> {
+    remove_file(&file(folder))
+}
+
+fn file(folder: &Path) -> PathBuf {
+    folder.join("end.json")
+}

@@ -1,0 +1,159 @@
+//! The guards on the hosts of a cluster: they are given its end, and asked how far they are. Both is one round trip.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use jiff::Timestamp;
+
+use super::machines::{Guard, Machines};
+use super::settings::Settings;
+use super::which_machine::refuse_other_machine;
+use crate::agent::end::End;
+use crate::agent::seen::{GuardState, Seen, SeenHost};
+use crate::agent::told::Told;
+use crate::engine::Ledger;
+use crate::error::{Doing as _, Error, ErrorKind, Result};
+use crate::name::{ClusterName, Key};
+use crate::runtime::project::{GuardAsk, guards};
+use crate::state::{ClusterState, Lock, Store};
+
+/// How long a guard may take to answer.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(40);
+/// How long a provider may take to say when hosts end.
+const PROVIDER_WITHIN: Duration = Duration::from_secs(40);
+
+/// Looks at the end of a cluster: asks the provider for a moved one, gives the hosts what they do not know yet, and reads how
+/// far their guards are. `None` if no guard of its runs.
+///
+/// # Errors
+/// If the cluster is unknown, is on another machine, or its records cannot be written. A host that does not answer is in the
+/// result.
+pub async fn look_at_end(settings: &Settings, name: &ClusterName) -> Result<Option<Seen>> {
+    let Some(store) = Store::open(&settings.paths, name)? else { return Err(super::unknown(&settings.paths, name)) };
+    refuse_other_machine(&settings.paths, store.state(), "look at the end of")?;
+    // What fails here is known as it was: hosts can be looked at all the same.
+    if let Err(error) = learn_of_moved_end(settings, name, &store).await {
+        settings.events.warn(format!("the provider was not asked whether the end has moved: {error}"));
+    }
+    let Some(store) = Store::open(&settings.paths, name)? else { return Ok(None) };
+    tell(settings, store.state(), &settings.paths.cluster(name)).await
+}
+
+/// Gives the hosts of a cluster its end, if they do not know it, and reads how far their guards are. `None` if it has none.
+///
+/// # Errors
+/// If its records cannot be written. A host that does not answer is in the result.
+pub(super) async fn tell(settings: &Settings, known: &ClusterState, folder: &std::path::Path) -> Result<Option<Seen>> {
+    let has_guard = known.running_spec().is_some_and(|spec| spec.end.is_some() || spec.idle.is_some());
+    let runs = !known.started_nodes().is_empty() || known.platform().is_some();
+    if !has_guard || !runs {
+        return Ok(None);
+    }
+    let all = Guards::of(settings, known).await?;
+    let (end, last) = (End::for_hosts(folder, known), Told::last(folder));
+    let told = match last {
+        Some(last) if last.is(end) => last.again(folder),
+        None if end.is_none() => Told::nothing(),
+        _ => Told::next(folder, end, 0)?,
+    };
+    let mut seen = all.give(&told).await?;
+    // A guard knows a later one, such as from before this record was lost: it ignored what it was given.
+    if told.revision > 0 && seen.revision() > told.revision {
+        let told = Told::next(folder, end, seen.revision())?;
+        seen = all.give(&told).await?;
+    }
+    seen.write(folder)?;
+    Ok(Some(seen))
+}
+
+/// The guards of a cluster, each with its host.
+pub(super) struct Guards {
+    machines: Machines,
+    guards: Vec<(String, Guard<'static>)>,
+}
+
+impl Guards {
+    /// The guards of a cluster. No host is connected yet.
+    ///
+    /// # Errors
+    /// If the connections to its hosts cannot be written.
+    pub(super) async fn of(settings: &Settings, known: &ClusterState) -> Result<Self> {
+        let access = super::access(&settings.paths, known);
+        let environment = settings.host_environment.clone();
+        let machines = Machines::of(&settings.paths, known, &settings.context(), environment, access).await?;
+        let Some(spec) = known.running_spec() else { return Ok(Self { machines, guards: Vec::new() }) };
+        let (scope, runtime) = (known.scope(), crate::runtime::of(spec.runtime));
+        let hosts: Vec<Key> = known.hosts().map(|(key, _)| key.clone()).collect();
+        let guard = |(host, guard): (Key, Key)| {
+            let (tag, of_host) = (scope.tag(&guard), scope.tag(&host).to_string());
+            (host.display_name(), Guard { runtime, host: of_host, tag })
+        };
+        Ok(Self { machines, guards: guards(spec, &hosts).into_iter().map(guard).collect() })
+    }
+
+    /// Gives all an end, and reads how far they are.
+    ///
+    /// # Errors
+    /// If the end cannot be written.
+    pub(super) async fn give(&self, told: &Told) -> Result<Seen> {
+        let text = told.text()?;
+        Ok(self.ask(&GuardAsk::Tell(&text), ANSWERS_WITHIN).await)
+    }
+
+    /// Has all do the same, each within this time.
+    pub(super) async fn ask(&self, ask: &GuardAsk<'_>, within: Duration) -> Seen {
+        let asks = self.guards.iter().map(|(host, guard)| async {
+            let asked = tokio::time::timeout(within, self.ask_one(host, guard, ask)).await;
+            let late = || Err(Error::new(ErrorKind::Timeout, "ask").because("it did not answer in time"));
+            let host = host.clone();
+            match asked.unwrap_or_else(|_| late()) {
+                Ok((clock, guard)) => (SeenHost { host, guard: Some(guard), error: None }, clock),
+                Err(error) => (SeenHost { host, guard: None, error: Some(error.to_string()) }, None),
+            }
+        });
+        let (hosts, clocks): (Vec<_>, Vec<_>) = join_all(asks).await.into_iter().unzip();
+        Seen::new(Timestamp::now(), hosts, &clocks)
+    }
+
+    /// Has one do something; its host's clock, and its state.
+    async fn ask_one(
+        &self,
+        host: &str,
+        guard: &Guard<'_>,
+        ask: &GuardAsk<'_>,
+    ) -> Result<(Option<Timestamp>, GuardState)> {
+        let answer = self.machines.named(host).await?.guard(guard, ask).await?;
+        let mut lines = answer.trim().lines();
+        let (clock, state) = (lines.next().unwrap_or_default(), lines.next_back().unwrap_or_default());
+        let doing = || format!("read the state of the guard on {host}");
+        Ok((clock.parse().ok(), serde_json::from_str(state).doing(ErrorKind::Host, doing)?))
+    }
+}
+
+/// Records the end that the provider reports for the hosts, if it is another one than is known.
+async fn learn_of_moved_end(settings: &Settings, name: &ClusterName, store: &Store) -> Result<()> {
+    let known = store.state();
+    let (Some(before), Some(spec)) = (known.ends(), &known.spec) else { return Ok(()) };
+    let provider = settings.provider(spec)?;
+    let scope = known.scope();
+    let found = tokio::time::timeout(PROVIDER_WITHIN, provider.observe(&scope)).await;
+    let found = found.map_err(|_| {
+        Error::new(ErrorKind::Timeout, "ask the provider for the hosts")
+            .because(format!("it did not answer within {} s", PROVIDER_WITHIN.as_secs()))
+    })??;
+    let Some(end) = found.iter().filter_map(|found| found.until).min().filter(|end| *end != before) else {
+        return Ok(());
+    };
+    let lock = match Lock::take(&settings.paths, name, "agent") {
+        Err(error) if error.kind() == ErrorKind::Locked => return Ok(()),
+        lock => lock?,
+    };
+    let Some(store) = Store::open(&settings.paths, name)? else { return Ok(()) };
+    let hosts: Vec<Key> = store.state().hosts().map(|(key, _)| key.clone()).collect();
+    let ledger = Ledger::new(store);
+    hosts.iter().try_for_each(|host| ledger.note_host(host, |notes| notes.until = Some(end)))?;
+    let (was, is) = (crate::util::human::local(before), crate::util::human::local(end));
+    settings.events.note(format!("the end of its hosts was moved by somebody else: {is}; it was {was}"));
+    drop(lock);
+    Ok(())
+}
