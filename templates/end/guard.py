@@ -1,36 +1,382 @@
-"""Guards the end of a slot on one host. A stand-in with the form of the contract: it keeps the end that it is given.
+"""Sees to the end of a cluster on one host: asks jobs to save, and copies what matters to where it outlives the cluster.
 
-    python3 guard.py run HOME           runs until SIGTERM
-    python3 guard.py tell HOME < JSON   takes an end, and prints the state
+    guard.py run HOME       runs until SIGTERM, beside Ray
+    guard.py tell HOME      takes an end from its input, and prints the guard's state: one JSON object each
+    guard.py report HOME    prints the guard's state
+    guard.py save HOME      saves everything once, now, and prints the guard's state; exits with 1 where not all was saved
+
+HOME is the host's folder: `guard.json` in it says what to do, and `guard/` has what the guard knows. What the other files
+beside this one do, each of them says. Standard library only, Python 3.6 or newer.
+
+Everything that is done here may be done twice. A guard that was killed reads its state and goes on.
 """
 
+import collections
+import contextlib
 import json
 import os
 import signal
 import sys
+import threading
 import time
 
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-def write(path, value):
-    """Writes JSON atomically."""
-    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-    with open(path + ".new", "w", encoding="utf-8") as file:
-        json.dump(value, file)
-    os.replace(path + ".new", path)
+import activity
+import cluster
+import record
+import s3
+import saving
+from record import Failed, one_line, to_text
+
+# How often the end, nodes and jobs are looked at near the end, and how often whether the cluster is used, in seconds.
+TICK_S, ACTIVITY_S = 1, 15
+# How often Ray is asked near the end, in seconds.
+RAY_S = 3
+# The least share of the warning that is kept for the last copy, where this host leads and where it does not: a host that
+# does not lead knows nothing of jobs, and copies last when they are stopped.
+LAST, LAST_OF_OTHERS = 0.1, 0.05
+# The most of the warning that the last copy may take from the jobs.
+MOST = 0.5
+# What a measured time may be wrong by.
+CARE = 1.2
+# How long jobs may take to end when they are stopped, in seconds; Ray kills them after 3.
+STOPS_S = 15
+# Over how many seconds of copying its rate is measured.
+MEASURED_S = 20
+# How long `save` waits for a checkpoint that is being written, in seconds, and for another pass.
+PATIENCE_S, LOCK_S = 15, 120
+# How often it is looked whether something is new after everything was saved, in seconds.
+AFTER_S = 5
+WINDOW = ("draining", "saving", "saved")
+
+
+class Guard:
+    """What a host does about the end."""
+
+    def __init__(self, home):
+        self.folder = record.Folder(home)
+        self.settings = self.folder.settings()
+        self.warning = max(1, self.settings.get("warning_s", 600))
+        self.ray = cluster.Ray(self.settings["ray"]) if self.settings.get("ray") else None
+        self.state, self.written = self.folder.state(), None
+        stores = {name: s3.Store(one["endpoint"], one.get("region"), one["credentials"]) if one else None
+                  for name, one in (self.settings.get("stores") or {}).items()}
+        self.saver = saving.Saver(self.folder, self.settings, stores)
+        for thing, before in zip(self.saver.things, self.state["saved"]):
+            if (before.get("from"), before.get("to")) == (thing.one["from"], thing.one["to"]):
+                thing.new_files, thing.new_bytes, thing.seconds = before["new_files"], before["new_bytes"], before["seconds"]
+        self.copies = Copies(self.saver, self.folder)
+        self.ray_at = self.activity_at = 0.0
+        self.stopped_at = None
+
+    def write(self):
+        """Writes the state, if it is another one."""
+        value = json.dumps(self.state, sort_keys=True)
+        if value != self.written:
+            record.write_json(self.folder.path("state.json"), self.state)
+            self.written = value
+
+    def enter(self, phase):
+        """Begins a phase."""
+        if self.state["phase"] != phase:
+            self.state.update({"phase": phase, "since": to_text(time.time())})
+            self.write()
+            say("%s, %s" % (phase, "the end is at %s" % self.state["end"] if self.state["end"] else "without an end"))
+
+    def run(self):
+        """Sees to it until the process is asked to end."""
+        self.copies.start()
+        while True:
+            self.tick()
+            time.sleep(TICK_S)
+
+    def tick(self):
+        """Looks once at the end, and does what is due."""
+        end = self.folder.end()
+        left = end.left()
+        self.state.update({"revision": end.revision, "end": end.at, "skew_s": end.skew()})
+        self.report_copies(left)
+        phase = self.state["phase"]
+        if left is None or left > self.warning:
+            self.wait(phase, left)
+        else:
+            if phase not in WINDOW and phase != "over":
+                self.begin()
+            self.near(end, left)
+        self.write()
+
+    def wait(self, phase, left):
+        """What is done while the end is far."""
+        self.copies.mode = None
+        if phase in WINDOW or phase == "over":
+            # Called off: workers that Ray has lost become nodes again.
+            called = cluster.Workers(self.folder.home).call_back()
+            if called:
+                say("asked for %s again" % ", ".join(called))
+            self.state.update({"drained": [], "jobs": []})
+            self.stopped_at = None
+            self.enter("called_off" if left is None else "waiting")
+        elif phase == "called_off" and left is not None:
+            self.enter("waiting")
+        if self.settings.get("idle") and time.monotonic() >= self.activity_at:
+            self.activity_at = time.monotonic() + ACTIVITY_S
+            self.look_for_activity()
+
+    def look_for_activity(self):
+        """Notes whether the cluster is used, and since when it is not."""
+        before = self.state["activity"] or {"since": None, "saw": None}
+        try:
+            saw = activity.seen(self.settings, self.ray)
+        except Failed as failure:
+            # Unknown is not unused.
+            saw = "unknown: %s" % failure
+        if saw:
+            self.state["activity"] = {"since": None, "saw": saw}
+        else:
+            self.state["activity"] = {"since": before["since"] or to_text(time.time()), "saw": before["saw"]}
+
+    def begin(self):
+        """Begins the last minutes."""
+        for thing in self.saver.things:
+            thing.new_files, thing.new_bytes, thing.seconds, thing.complete = 0, 0, 0.0, False
+        self.state.update({"drained": [], "jobs": [], "activity": None})
+        self.stopped_at = None
+        self.enter("draining")
+
+    def near(self, end, left):
+        """What is done in the last minutes: the phases follow one another as time goes."""
+        reserve = self.reserve()
+        phase = self.state["phase"]
+        if left <= 0:
+            # What is not saved is tried on: the machine may be there for a while.
+            self.enter("over")
+        if self.ray is not None and time.monotonic() >= self.ray_at and phase != "over":
+            self.ray_at = time.monotonic() + RAY_S
+            self.see_to_ray(end, left, reserve)
+        if self.copies.mode is None:
+            self.copies.mode = "pass"
+        if phase == "draining" and (left <= reserve or self.is_free()) and self.is_stopped():
+            self.copies.finish()
+            self.enter("saving")
+        elif phase in ("saving", "saved", "over") and self.copies.mode != "final":
+            self.copies.finish()
+        elif phase == "saving" and self.copies.is_finished():
+            self.report_copies(left)
+            self.enter("saved")
+
+    def see_to_ray(self, end, left, reserve):
+        """Drains workers that are not drained yet, and stops jobs whose grace is over."""
+        trouble = None
+        try:
+            for node in self.ray.workers():
+                # Its supervisor starts a drained worker anew as another node, which is drained as well.
+                if node not in self.state["drained"]:
+                    self.ray.drain(node, max(1, left - reserve), end.why)
+                    self.state["drained"].append(node)
+                    self.write()
+            before = {job["id"]: job for job in self.state["jobs"]}
+            jobs = [job for job in self.ray.jobs() if job["status"] in cluster.AT_WORK or job["id"] in before]
+            self.state["jobs"] = [
+                {"id": job["id"], "status": job["status"], "stopped": before.get(job["id"], {}).get("stopped", False)} for job in jobs
+            ]
+            if left <= reserve:
+                for job, row in zip(jobs, self.state["jobs"]):
+                    if job["status"] in cluster.AT_WORK and job["stoppable"] and not row["stopped"]:
+                        self.ray.stop(job["id"])
+                        row["stopped"] = True
+                        self.write()
+        except Failed as failure:
+            trouble = str(failure)
+            if trouble != self.state["trouble"]:
+                say(trouble)
+        self.state["trouble"] = trouble
+
+    def is_free(self):
+        """Whether nothing works any more, so that the last copy can begin early; never known where this host does not lead."""
+        if self.ray is None or self.state["trouble"] or any(job["status"] in cluster.AT_WORK for job in self.state["jobs"]):
+            return False
+        try:
+            return activity.of_jupyter(self.settings.get("jupyter")) is None
+        except Failed:
+            return True
+
+    def is_stopped(self):
+        """Whether no job works any more, or none is waited for any longer."""
+        if self.ray is None:
+            return True
+        if self.stopped_at is None:
+            self.stopped_at = time.monotonic()
+        at_work = any(job["status"] in cluster.AT_WORK for job in self.state["jobs"])
+        if at_work:
+            # What is asked for was asked just now.
+            self.ray_at = 0.0
+        return not at_work or time.monotonic() - self.stopped_at > min(STOPS_S, self.warning * LAST / 2)
+
+    def reserve(self):
+        """How many seconds before the end the last copy begins."""
+        expected = self.copies.expected_s()
+        least = self.warning * (LAST if self.settings["leads"] else LAST_OF_OTHERS)
+        return min(self.warning * MOST, max(least, CARE * expected))
+
+    def report_copies(self, left):
+        """Takes over what the copies came to."""
+        missing, _ = self.saver.missing()
+        expected = self.copies.expected_s()
+        rate = self.copies.rate()
+        is_stuck = rate is None and any(thing.failed for thing in self.saver.things)
+        self.state.update({
+            "saved": [thing.report() for thing in self.saver.things],
+            "rate": None if rate is None else int(rate),
+            "missing_bytes": missing,
+            "fits": left is None or left > self.warning or missing == 0 or (expected <= max(0, left) and not is_stuck),
+        })
+
+
+class Copies(threading.Thread):
+    """Copies in a thread of its own, so that a store that does not answer holds up nothing else."""
+
+    def __init__(self, saver, folder):
+        super().__init__(daemon=True)
+        self.saver, self.folder = saver, folder
+        # `pass` while jobs work, `final` at the end, None while the end is far.
+        self.mode, self.asked, self.finished = None, 0, 0
+        # How long it copied, and how many bytes it sent meanwhile, in the last seconds.
+        self.busy, self.last, self.samples = False, None, collections.deque()
+
+    def finish(self):
+        """Asks for the last pass."""
+        self.mode, self.asked = "final", self.asked + 1
+
+    def is_finished(self):
+        """Whether a pass that began after it was asked for has saved everything."""
+        return self.mode == "final" and self.finished == self.asked
+
+    def run(self):
+        """Copies whenever there is a reason."""
+        while True:
+            mode, asked = self.mode, self.asked
+            if mode is None:
+                time.sleep(TICK_S / 4)
+                continue
+            begun = time.monotonic()
+            try:
+                with record.locked(self.folder.path(".pass.lock"), LOCK_S):
+                    self.busy = True
+                    whole = self.saver.pass_once(mode == "final")
+            except Failed as failure:
+                say(str(failure))
+                whole = False
+            except Exception as error:  # a mistake of this program must not end what it is there for
+                say("failed to save: %r" % error)
+                whole = False
+            self.busy = False
+            if whole and mode == "final":
+                self.finished = asked
+            # A look costs something: it is not made all the time.
+            took = time.monotonic() - begun
+            if any(thing.cut for thing in self.saver.things):
+                time.sleep(TICK_S / 10)
+            else:
+                time.sleep(AFTER_S if self.is_finished() else max(TICK_S, 0 if mode == "final" else took))
+
+    def measure(self):
+        """Takes a sample of how much is sent."""
+        now, sent, (_, files) = time.monotonic(), self.saver.sent, self.saver.missing()
+        files = sum(thing.new_files for thing in self.saver.things)
+        if self.last is not None and self.busy:
+            before, sent_before, files_before = self.last
+            if now - before < 0.5:
+                return
+            self.samples.append((now - before, sent - sent_before, max(0, files - files_before)))
+            while sum(one[0] for one in self.samples) > MEASURED_S and len(self.samples) > 1:
+                self.samples.popleft()
+        self.last = (now, sent, files)
+
+    def rate(self):
+        """How many bytes per second are sent, or None before anything was measured."""
+        self.measure()
+        sent, seconds = sum(one[1] for one in self.samples), sum(one[0] for one in self.samples)
+        return sent / seconds if sent and seconds else None
+
+    def expected_s(self):
+        """How many seconds the copy of what is missing takes, as far as that is known."""
+        missing, files = self.saver.missing()
+        seconds = sum(one[0] for one in self.samples)
+        done = sum(one[1] + saving.EACH * one[2] for one in self.samples)
+        return (missing + saving.EACH * files) * seconds / done if done and seconds else 0.0
+
+
+def say(text):
+    """Writes a line to the guard's log."""
+    sys.stderr.write("%s %s\n" % (to_text(time.time()), one_line(text)))
+    sys.stderr.flush()
+
+
+def printed(folder, state=None):
+    """Prints the state, and whether a guard runs."""
+    print(json.dumps(dict(state or folder.state(), running=folder.is_guarded())), flush=True)
+
+
+def run(home):
+    """Runs the guard."""
+    guard = Guard(home)
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    with record.locked(guard.folder.path(".guard.lock"), 20):
+        guard.run()
+
+
+def tell(home):
+    """Takes an end."""
+    folder = record.Folder(home)
+    folder.settings()
+    try:
+        given = json.load(sys.stdin)
+    except ValueError as error:
+        raise Failed("what is given is no JSON: %s" % error) from None
+    folder.tell(given)
+    printed(folder)
+
+
+def save(home):
+    """Saves everything once."""
+    guard = Guard(home)
+    whole, end = False, time.monotonic() + PATIENCE_S
+    with record.locked(guard.folder.path(".pass.lock"), LOCK_S):
+        while not whole:
+            before = guard.saver.sent
+            whole = guard.saver.pass_once(False, slice_s=3600)
+            goes_on = guard.saver.sent > before
+            if goes_on:
+                end = time.monotonic() + PATIENCE_S
+            if not whole and time.monotonic() > end:
+                break
+            if not whole:
+                time.sleep(TICK_S)
+        for thing in guard.saver.things:
+            if thing.waiting and not thing.failed:
+                thing.failed = "%s is being written" % saving.unit_of(thing.waiting[0])
+    guard.report_copies(None)
+    state = dict(guard.folder.state(), **{name: guard.state[name] for name in ("saved", "missing_bytes")})
+    if not guard.folder.is_guarded():
+        record.write_json(guard.folder.path("state.json"), state)
+    printed(guard.folder, state)
+    return 0 if whole else 1
 
 
 def main():
     """Runs the command given on the command line."""
-    command, home = sys.argv[1], sys.argv[2]
-    if command == "tell":
-        write(home + "/guard/end.json", json.load(sys.stdin))
-        print(json.dumps({"v": 1, "phase": "waiting"}))
-        return
-    with open(home + "/guard.json", encoding="utf-8") as file:
-        json.load(file)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    while True:
-        time.sleep(1)
+    commands = {"run": run, "tell": tell, "save": save, "report": lambda home: printed(record.Folder(home))}
+    if len(sys.argv) != 3 or sys.argv[1] not in commands:
+        sys.exit("usage: guard.py run|tell|report|save HOME")
+    with contextlib.suppress(BrokenPipeError):
+        try:
+            code = commands[sys.argv[1]](os.path.abspath(sys.argv[2]))
+        except (Failed, OSError) as failure:
+            sys.exit("guard: %s" % one_line(failure))
+        sys.stdout.flush()
+        # Threads that copy have nothing left to do.
+        os._exit(code or 0)
 
 
 if __name__ == "__main__":
