@@ -13,6 +13,7 @@ mod costs;
 mod crash;
 mod data;
 mod docs;
+mod end;
 mod hosts;
 mod jobs;
 mod kube;

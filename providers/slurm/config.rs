@@ -59,22 +59,10 @@ impl Gpus {
     }
 }
 
-/// What is copied from a host's data folder to shared storage before the job's time ends.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(extend("asks_nothing" = ["from"]))]
-pub(super) struct Save {
-    /// A path in the data folder (`$GPUCL_DATA`): `checkpoints`.
-    pub(super) from: String,
-    /// The folder on storage that outlives the job: absolute, or `~/…`. With several nodes, each has a folder in it.
-    #[schemars(extend("asks" = {"rule": "saved_to"}))]
-    pub(super) to: String,
-}
-
 /// The settings under `provider:` beside `name`.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-#[schemars(extend("asks_nothing" = ["host", "user", "port", "host_key", "account", "partition", "qos", "constraint", "reservation", "exclusive", "hours", "gpus", "gpu_option", "cpus", "memory", "sbatch", "profile", "allocation", "queue", "warning"]))]
+#[schemars(extend("asks_nothing" = ["host", "user", "port", "host_key", "account", "partition", "qos", "constraint", "reservation", "exclusive", "hours", "gpus", "gpu_option", "cpus", "memory", "sbatch", "profile", "allocation", "queue"]))]
 pub(super) struct Settings {
     /// The login machine: a name, an address, or an alias of `~/.ssh/config`, also as `USER@NAME`; `local` on that
     /// machine itself.
@@ -135,10 +123,6 @@ pub(super) struct Settings {
     pub(super) allocation: Option<u64>,
     /// How long `up` waits in the queue; default: 24h. The job stays in the queue after that.
     pub(super) queue: Option<SpecDuration>,
-    /// How long before the job's end results are copied; default: 2m.
-    pub(super) warning: Option<SpecDuration>,
-    /// What is copied to shared storage before the job's time ends.
-    pub(super) save: Vec<Save>,
 }
 
 /// One entry of `hosts:`: a node of the job. All nodes are alike, so that an entry has no settings.
@@ -151,11 +135,6 @@ impl Settings {
     pub(super) fn minutes(&self) -> u64 {
         let hours = self.hours.unwrap_or(USUAL_HOURS);
         ((hours * 60.0).ceil() as u64).max(1)
-    }
-
-    /// How long before the end the job is warned, in seconds.
-    pub(super) fn warning(&self) -> u64 {
-        self.warning.map_or(120, |warning| warning.0.as_secs())
     }
 
     /// The login machine; `None` when it is this one.
@@ -229,14 +208,38 @@ fn bytes(text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_shl(shift).filter(|bytes| *bytes > 0)
 }
 
-/// Reads the settings under `provider:`, with those of a profile.
+/// The keys that an earlier gpucl had here, and every provider has now in `end`.
+const MOVED: [&str; 2] = ["save", "warning"];
+
+/// Reads the settings under `provider:`, with those of a profile. A cluster of an earlier gpucl can still be taken down: what
+/// has moved is left out.
 pub(super) fn read(value: &Value) -> Result<Settings, Vec<FieldError>> {
-    settings::read::<Settings>(value, "")?.with_profile().map_err(|error| vec![error])
+    let mut value = value.clone();
+    if let Some(map) = value.as_object_mut() {
+        map.retain(|key, _| !MOVED.contains(&key.as_str()));
+    }
+    settings::read::<Settings>(&value, "")?.with_profile().map_err(|error| vec![error])
+}
+
+/// The mistake of settings for an earlier gpucl, with what to write in their place.
+fn moved(value: &Value) -> Option<FieldError> {
+    let key = MOVED.into_iter().find(|key| value.get(key).is_some())?;
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let save = |save: &Value| Some(format!("{{from: {}, to: {}}}", text(&save["from"])?, text(&save["to"])?));
+    let saves: Option<Vec<String>> = value.get("save").and_then(|saves| saves.as_array()?.iter().map(save).collect());
+    let saves = saves.filter(|saves| !saves.is_empty()).map(|saves| format!("save: [{}]", saves.join(", ")));
+    let warning = value.get("warning").and_then(text).map(|warning| format!("warning: {warning}"));
+    let end = warning.into_iter().chain(saves).collect::<Vec<_>>().join(", ");
+    Some(FieldError {
+        path: key.to_owned(),
+        message: format!("is a key of every cluster now: write `end: {{{end}}}` beside `provider`"),
+        known: Vec::new(),
+    })
 }
 
 /// Returns every mistake in these settings; offline.
 pub(super) fn check(value: &Value, hosts: &[Value]) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+    let mut errors: Vec<FieldError> = moved(value).into_iter().collect();
     for (index, host) in hosts.iter().enumerate() {
         errors.extend(settings::read::<HostSettings>(host, &format!("hosts[{index}]")).err().unwrap_or_default());
     }
@@ -292,22 +295,6 @@ pub(super) fn check(value: &Value, hosts: &[Value]) -> Vec<FieldError> {
         if let Some(text) = text.as_deref().filter(|text| !words.contains(text) && !is_path(text)) {
             let words = words.join("`, `");
             refuse(key, format!("`{}` is neither `{words}` nor an absolute path", text.escape_debug()));
-        }
-    }
-    for (index, save) in settings.save.iter().enumerate() {
-        let inside = std::path::Path::new(&save.from);
-        let goes_out = inside.is_absolute() || inside.components().any(|part| part == std::path::Component::ParentDir);
-        if save.from.is_empty() || goes_out || save.from.chars().any(char::is_control) {
-            refuse(
-                &format!("save[{index}].from"),
-                format!("`{}` is not a path in the data folder", save.from.escape_debug()),
-            );
-        }
-        if !is_path(&save.to) {
-            refuse(
-                &format!("save[{index}].to"),
-                format!("`{}` is not an absolute path or `~/…`", save.to.escape_debug()),
-            );
         }
     }
     for (index, line) in settings.sbatch.iter().enumerate() {

@@ -32,7 +32,6 @@ pub(super) fn directives(settings: &Settings, scope: &Scope, nodes: usize, folde
         format!("--time={}", settings.minutes()),
         format!("--output={folder}/job.log"),
         "--open-mode=append".to_owned(),
-        format!("--signal=B:USR1@{}", settings.warning()),
     ];
     for (option, value) in [
         ("account", &settings.account),

@@ -73,7 +73,7 @@ impl Factory for SlurmFactory {
         // The parts of the settings that are in the batch script, for one node: other nodes add only their number.
         let scope = Scope { owner: "00000000".parse().map_err(internal)?, cluster: "x".parse().map_err(internal)? };
         let directives = job::directives(&settings, &scope, 1, "")?;
-        let digest = digest::of_json(&(&directives, &settings.save));
+        let digest = digest::of_json(&directives);
         let login = LoginMachine::new(settings.login().map(SshTarget::without_key_comment), context.clone());
         Ok(Box::new(Slurm { login, settings, library, digest, context: context.clone() }))
     }

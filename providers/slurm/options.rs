@@ -21,7 +21,7 @@ const OURS: &[(&str, &str)] = &[
     ("--gpus", "; use `gpus`"),
     ("--gpus-per-node", "; use `gpus`"),
     ("--gpus-per-task", "; use `gpus` and `gpu_option`"),
-    ("--signal", "; use `warning`"),
+    ("--signal", "; use `end: {warning: …}`"),
     ("--output", ": `gpucl logs` shows the job's log"),
     ("--error", ": `gpucl logs` shows the job's log"),
     ("--open-mode", ": `gpucl logs` shows the job's log"),

@@ -96,13 +96,6 @@ pub(super) struct Ended {
     pub(super) folder: String,
 }
 
-/// What was copied to shared storage before the end.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-pub(super) struct Saved {
-    pub(super) results: Vec<String>,
-}
-
 /// The folder of a job on shared storage.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Folder {
@@ -112,7 +105,6 @@ pub(super) struct Folder {
     pub(super) claims: BTreeMap<Key, String>,
     pub(super) nodes: Vec<Node>,
     pub(super) ended: Vec<Ended>,
-    pub(super) saved: Vec<Saved>,
 }
 
 /// Everything that the login machine knows of us.
@@ -163,7 +155,6 @@ impl Seen {
                 }
                 // A file that is half written is read again soon.
                 "node" => seen.add(rest, |folder, node| folder.nodes.push(node)),
-                "saved" => seen.add(rest, |folder, saved| folder.saved.push(saved)),
                 "ended" => seen.add(rest, |folder, ended| folder.ended.push(ended)),
                 "seen" => return Some(seen),
                 _ => {}

@@ -149,25 +149,22 @@ impl Slurm {
         let script = self.script(&scope, usize::try_from(nodes).unwrap_or(1))?;
         let clusters = &self.context.clusters_dir.join(tag.cluster.as_str());
         let (login, node) = (ensure_key_pair(clusters, LOGIN_KEY)?, ensure_key_pair(clusters, NODE_KEY)?);
-        let save = serde_json::to_string(&self.settings.save).unwrap_or_default();
         let node_key = crate::util::fs::read_text_within(&node.file, crate::util::fs::RECORD_LIMIT)
             .map_err(|error| Error::new(ErrorKind::State, doing.clone()).caused_by(&error))?;
         let (name, tag_text) = (scope_name(&scope), tag.to_string());
         let program = job::node_program(&self.library)?;
         let allocation = found::allocation_of(request)?.map(|number| number.to_string()).unwrap_or_default();
-        let (count, warning) = (nodes.to_string(), self.settings.warning().to_string());
+        let count = nodes.to_string();
         let variables = [
             ("scope", name.as_str()),
             ("tag", &tag_text),
             ("job_sh", &script),
             ("node_py", &program),
             ("reach_sh", REACH),
-            ("save_json", &save),
             ("authorized", &login.public),
             ("host_key", &node_key),
             ("allocation", &allocation),
             ("nodes", &count),
-            ("warning", &warning),
         ];
         let lines = self.login.ask(&doing, DELIVER, &variables, Effect::Possible, ANSWER).await?;
         let (id, was_there) = match answer(&lines) {
@@ -255,9 +252,6 @@ impl Slurm {
         let with_end: Vec<String> = lines.iter().cloned().chain(["::seen".to_owned()]).collect();
         let folder = Seen::read(&with_end).and_then(|mut seen| seen.folders.remove(scope)).unwrap_or_default();
         let events = &self.context.events;
-        for saved in &folder.saved {
-            saved.results.iter().for_each(|result| events.note(format!("saved before the end: {result}")));
-        }
         for ended in folder.ended.iter().filter(|ended| ended.processes > 0 || ended.files > 0) {
             events.warn(format!(
                 "on {}, the job {id} left {} and {} in {}; processes end with the job, files with the site's epilog",

@@ -156,6 +156,11 @@ impl Key {
         Self::service("guard")
     }
 
+    /// Whether it is the key of a guard.
+    pub fn is_guard(&self) -> bool {
+        self.0.strip_prefix("guard").is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
+    }
+
     /// The key of a service, such as `grafana`; `kind` is a-z only.
     pub fn service(kind: &str) -> Self {
         Self(kind.to_owned())

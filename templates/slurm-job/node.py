@@ -11,9 +11,8 @@ host key, and only the cluster's own key is let in. No port is opened, and only 
 The node's own folder is below $SLURM_TMPDIR, or /tmp. It is removed when the job ends: what is left then is counted in
 FOLDER/ended/NODE.json. A job that is killed without a warning leaves that to the site's epilog.
 
-Signals: SIGUSR1 announces the end of the job's time; in an allocation of the user's own, which has no such signal,
-$GPUCL_WARNING is the number of seconds before the end at which that happens. What FOLDER/save.json names is copied to
-shared storage at once and again when the time is over. SIGTERM ends the node.
+SIGTERM ends the node, at the job's time limit or before. A guard of the cluster (`templates/end/`) that still copies then
+has some seconds to end: Slurm kills the job only after `KillWait`, 30 s by default.
 """
 
 import ctypes
@@ -28,8 +27,8 @@ import sys
 import threading
 import time
 
-# Seconds before the job's end at which the last copy begins, if the first took less.
-LAST_COPY = 10
+# Seconds that a guard which still copies may take when the job ends.
+LAST_COPY = 15
 # How long processes may take to end after SIGTERM, in seconds.
 GRACE = 5
 
@@ -119,7 +118,6 @@ class Node:
         self.own = private("%s/gpucl-%d-%s" % (base.rstrip("/") if len(base) < 60 else "/tmp", os.getuid(), self.job))
         self.socket = self.own + "/s"
         self.ending = threading.Event()
-        self.draining = threading.Event()
 
     def configure(self):
         """Writes the configuration of sshd, and returns its command."""
@@ -174,7 +172,6 @@ class Node:
         listener.bind(self.socket)
         listener.listen(64)
         listener.settimeout(1)
-        signal.signal(signal.SIGUSR1, lambda *_: self.draining.set())
         signal.signal(signal.SIGTERM, lambda *_: self.ending.set())
         signal.signal(signal.SIGINT, lambda *_: self.ending.set())
         write("%s/nodes/%d.json" % (self.folder, self.number), {
@@ -192,8 +189,6 @@ class Node:
             "gpus": os.environ.get("SLURM_STEP_GPUS") or os.environ.get("GPU_DEVICE_ORDINAL", ""),
         })
         say("node %d of job %s is ready" % (self.number, self.job))
-        saver = threading.Thread(target=self.save_at_end, daemon=True)
-        saver.start()
         log = open(self.own + "/sshd.log", "ab", buffering=0)
         while not self.ending.is_set():
             reap()
@@ -210,50 +205,9 @@ class Node:
         listener.close()
         self.end()
 
-    def save_at_end(self):
-        """Waits for the announcement of the end, copies, and copies again when the time is nearly over."""
-        warning = number("GPUCL_WARNING")
-        # Nobody announces the end of an allocation that is not a job of ours.
-        end = end_of_job() if warning else 0
-        while not self.draining.wait(1):
-            if warning and end - time.time() <= warning:
-                self.draining.set()
-        left = end_of_job() - time.time()
-        say("the job ends in %d s" % left)
-        taken = self.save("first")
-        while not self.ending.is_set():
-            left = end_of_job() - time.time()
-            if left <= LAST_COPY + taken:
-                break
-            self.ending.wait(min(1, left))
-        self.save("last")
-        self.ending.set()
-
-    def save(self, which):
-        """Copies what is to be saved; returns the seconds that it took."""
-        begun = time.time()
-        try:
-            with open(self.folder + "/save.json") as file:
-                wanted = json.load(file)
-        except (OSError, ValueError):
-            wanted = []
-        results = []
-        for one in wanted:
-            for tag in host_folders(self.own):
-                source = os.path.join(self.own, tag, "data", one["from"])
-                target = os.path.expanduser(one["to"])
-                if (number("SLURM_STEP_NUM_NODES") or number("SLURM_JOB_NUM_NODES")) > 1:
-                    target = os.path.join(target, "host-%d" % self.number)
-                results.append(copy(source, target))
-        taken = time.time() - begun
-        for result in results:
-            say("%s copy: %s" % (which, result))
-        if wanted:
-            write("%s/saved-%d.json" % (self.folder, self.number), {"copy": which, "seconds": taken, "results": results})
-        return taken
-
     def end(self):
         """Ends every process of the job here but this one, removes the node's own folder, and counts what is left."""
+        wait_for_guards(self.own)
         me = os.getpid()
         deadline = time.time() + GRACE
         sent = signal.SIGTERM
@@ -272,9 +226,6 @@ class Node:
                 except OSError:
                     pass
             time.sleep(0.2)
-        if self.draining.is_set():
-            # Nothing writes any more.
-            self.save("final")
         self.leave_links()
         shutil.rmtree(self.own, ignore_errors=True)
         left = {
@@ -332,23 +283,27 @@ def reap():
         pass
 
 
-def end_of_job():
-    """Returns the time at which the job ends, in seconds since the epoch."""
-    known = number("SLURM_JOB_END_TIME")
-    if known:
-        return known
+def copies(folder):
+    """Returns whether the guard of a host, with this folder, runs and still copies."""
     try:
-        text = subprocess.run(
-            ["squeue", "-h", "-j", os.environ["SLURM_JOB_ID"], "-o", "%L"], stdout=subprocess.PIPE, timeout=20,
-            universal_newlines=True,
-        ).stdout.strip()
-        days, _, rest = text.rpartition("-")
-        seconds = 0
-        for part in rest.split(":"):
-            seconds = seconds * 60 + int(part)
-        return time.time() + seconds + int(days or 0) * 86400
-    except (OSError, ValueError, KeyError, subprocess.SubprocessError):
-        return time.time() + LAST_COPY
+        with open(folder + "/guard/state.json") as file:
+            phase = json.load(file).get("phase")
+        names = [name for name in os.listdir(folder + "/run") if name.startswith("guard")]
+        for name in names if phase in ("draining", "saving") else []:
+            with open("%s/run/%s" % (folder, name)) as file:
+                os.kill(int(file.read().split()[1]), 0)
+            return True
+    except (OSError, ValueError, IndexError, AttributeError):
+        pass
+    return False
+
+
+def wait_for_guards(own):
+    """Waits until no guard of this job's hosts copies any more, for some seconds at most."""
+    until = time.time() + LAST_COPY
+    while time.time() < until and any(copies(os.path.join(own, tag)) for tag in host_folders(own)):
+        reap()
+        time.sleep(0.2)
 
 
 def host_folders(own):
@@ -393,36 +348,6 @@ def count(folder):
     if not os.path.lexists(folder):
         return 0
     return 1 + sum(len(folders) + len(files) for _, folders, files in os.walk(folder))
-
-
-def copy(source, target):
-    """Copies a file or folder, leaving alone what is there already; returns what was done, in words."""
-    files = copied = size = 0
-    if not os.path.exists(source):
-        return "%s: not there" % source
-    try:
-        pairs = [(source, os.path.join(target, os.path.basename(source)))] if os.path.isfile(source) else []
-        for folder, _, names in os.walk(source):
-            inside = os.path.relpath(folder, source)
-            pairs.extend((os.path.join(folder, name), os.path.normpath(os.path.join(target, inside, name))) for name in names)
-        for here, there in pairs:
-            files += 1
-            try:
-                stat = os.stat(here)
-                if os.path.exists(there):
-                    other = os.stat(there)
-                    if other.st_size == stat.st_size and int(other.st_mtime) == int(stat.st_mtime):
-                        continue
-                os.makedirs(os.path.dirname(there), exist_ok=True)
-                shutil.copy2(here, there + ".gpucl-new")
-                os.replace(there + ".gpucl-new", there)
-                copied, size = copied + 1, size + stat.st_size
-            except FileNotFoundError:
-                # It was removed meanwhile, as old checkpoints are.
-                files -= 1
-    except OSError as error:
-        return "%s to %s: %s, after %d files" % (source, target, error, copied)
-    return "%s to %s: %d files, %d new (%d bytes)" % (source, target, files, copied, size)
 
 
 def relay(path):

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::testbed::{left, login, nothing_is_left, turn, with_ready_ray};
+use super::testbed::{left, login, nothing_is_left, turn, with_ready_ray, with_ready_ray_and};
 use crate::support::{TestEnv, until, until_or};
 
 /// Ends a job when the test ends.
@@ -69,7 +69,7 @@ fn a_cluster_starts_in_an_allocation_and_leaves_it() {
     assert_eq!(ours(), Vec::<String>::new());
 }
 
-/// Nobody announces its end, so the nodes look at the clock themselves.
+/// Slurm announces its end to nobody: the guard was given it.
 #[test]
 #[ignore = "by hand: just slurm"]
 fn results_are_saved_before_an_allocation_ends() {
@@ -77,8 +77,8 @@ fn results_are_saved_before_an_allocation_ends() {
     let env = TestEnv::new();
     let allocation = Allocation::granted(3);
     let number: u64 = allocation.0.parse().unwrap();
-    let more = json!({ "allocation": number, "warning": "30s", "save": [{ "from": "out", "to": "~/results/inside" }] });
-    let spec = with_ready_ray(&env, "saving", 1, &more);
+    let end = json!({ "end": { "warning": "30s", "save": [{ "from": "out", "to": "~/results/inside" }] } });
+    let spec = with_ready_ray_and(&env, "saving", 1, &json!({ "allocation": number }), &end);
     env.run(&["up", &spec]).exits(0).prints("ready:");
     let program = "mkdir -p $GPUCL_DATA/out && echo kept >$GPUCL_DATA/out/file";
     env.run(&["job", "submit", "-c", "saving", "--", "sh", "-c", program]).exits(0);

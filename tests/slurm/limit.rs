@@ -19,7 +19,7 @@ while True:
     time.sleep(0.2)
 "#;
 
-/// A limit of one minute, as Slurm counts: `--signal=B:USR1@40`.
+/// A limit of two minutes, as Slurm counts.
 #[test]
 #[ignore = "by hand: just slurm"]
 fn at_the_time_limit_the_newest_checkpoint_is_saved() {
@@ -27,11 +27,11 @@ fn at_the_time_limit_the_newest_checkpoint_is_saved() {
     let env = TestEnv::new();
     login("ada", "mkdir -p ~/results");
     let more = json!({
-        "hours": 0.0166, "warning": "40s", "cpus": 2, "memory": "6GiB", "environment": testbed::ready_environments("ada"),
-        "save": [{ "from": "checkpoints", "to": "~/results/limit" }],
+        "hours": 0.0333, "cpus": 2, "memory": "6GiB", "environment": testbed::ready_environments("ada"),
     });
+    let end = json!({ "warning": "30s", "save": [{ "from": "checkpoints", "to": "~/results/limit" }] });
     let settings = testbed::settings("ada", &more);
-    let spec = testbed::spec(&env, "limit", &settings, 1, &json!({}));
+    let spec = testbed::spec(&env, "limit", &settings, 1, &json!({ "end": end }));
     env.run(&["up", &spec.display().to_string()]).exits(0).prints("ready:");
     env.write("job/train.py", TRAIN);
     env.run(&["job", "submit", "-c", "limit", "--no-wait", "--working-dir", "job", "--", "python", "train.py"])
@@ -45,7 +45,6 @@ fn at_the_time_limit_the_newest_checkpoint_is_saved() {
     println!("the last step was {last}; the newest checkpoint that was saved: {}", saved.trim());
     let step: u32 = saved.trim().trim_start_matches("checkpoint-").trim_end_matches(".json").parse().unwrap();
     assert!(step + 1 >= last && step > 3, "{step} of {last}");
-    let down = env.run(&["down", "--yes", "-c", "limit"]).exits(0).prints("nothing of limit is left");
-    assert!(down.stderr.contains("saved before the end"), "{}", down.stderr);
+    env.run(&["down", "--yes", "-c", "limit"]).exits(0).prints("nothing of limit is left");
     nothing_is_left();
 }

@@ -2,7 +2,6 @@ deliver() {
     printf '%s\n' "$job_sh" | sed "s|@home@|$HOME|g" >"$folder/job.sh"
     printf '%s\n' "$node_py" >"$folder/node.py"
     printf '%s\n' "$reach_sh" >"$folder/reach"
-    printf '%s\n' "$save_json" >"$folder/save.json"
     printf '%s\n' "$authorized" >"$folder/authorized_keys"
     printf '%s\n' "$host_key" >"$folder/ssh_host_key"
 }

@@ -73,11 +73,10 @@ list_folders() {
             { read -r content <"$file"; } 2>/dev/null || continue
             echo "::claim $scope ${file##*/} $content"
         done
-        for kind in node ended saved; do
+        for kind in node ended; do
             case $kind in
                 node) set -- "$folder"/nodes/*.json ;;
                 ended) set -- "$folder"/ended/*.json ;;
-                saved) set -- "$folder"/saved-*.json ;;
             esac
             for file; do
                 [ ! -r "$file" ] || printf '::%s %s %s\n' "$kind" "$scope" "$(cat "$file" 2>/dev/null)"
@@ -202,7 +201,7 @@ enter() {
         rm -rf "$folder"
         failed
     fi
-    GPUCL_WARNING=$warning setsid nohup srun --jobid="$allocation" --overlap --job-name="$tag" --nodes="$nodes" --ntasks="$nodes" \
+    setsid nohup srun --jobid="$allocation" --overlap --job-name="$tag" --nodes="$nodes" --ntasks="$nodes" \
         --ntasks-per-node=1 --kill-on-bad-exit=0 --wait=0 python3 "$folder/node.py" serve "$folder" \
         </dev/null >"$folder/job.log" 2>&1 9>&- &
     process=$!

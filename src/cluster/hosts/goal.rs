@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::name::Key;
 use crate::plan::{DataGoal, Desired, FirewallGoal, NodeRequest, Preparation, ProjectRequest};
 use crate::provider::{Offer, ResourceRequest};
-use crate::runtime::project::Deployment;
+use crate::runtime::project::{Deployment, guards};
 use crate::spec::NodeSpec;
 use crate::state::Pages;
 
@@ -67,18 +67,20 @@ pub(super) fn desired(layout: &Layout<'_>, given: Given<'_>, wrong: impl Fn(Impo
         Some(pages) => layout.deployments(&nodes, pages)?,
         None => Vec::new(),
     };
-    desired.projects = hosts.into_iter().map(|host| project(host, &nodes, &deployments)).collect();
+    let guards = guards(spec, &hosts);
+    desired.projects = hosts.into_iter().map(|host| project(host, &nodes, &guards, &deployments)).collect();
     Ok(desired)
 }
 
-fn project(host: Key, nodes: &[NodeSpec], deployments: &[Deployment]) -> ProjectRequest {
+fn project(host: Key, nodes: &[NodeSpec], guards: &[(Key, Key)], deployments: &[Deployment]) -> ProjectRequest {
     let deployment = deployments.iter().find(|deployment| deployment.host == host);
     let of_node = |key: &Key| deployment.and_then(|deployment| deployment.digests.get(key).cloned());
-    let here = nodes.iter().filter(|node| node.host == host);
+    let here = nodes.iter().filter(|node| node.host == host).map(|node| &node.key);
+    let here = here.chain(guards.iter().filter(|(at, _)| *at == host).map(|(_, guard)| guard));
     ProjectRequest {
         key: project_of(&host),
         digest: deployment.map(|deployment| deployment.stage.digest()),
-        nodes: here.map(|node| NodeRequest { key: node.key.clone(), digest: of_node(&node.key) }).collect(),
+        nodes: here.map(|key| NodeRequest { key: key.clone(), digest: of_node(key) }).collect(),
         host,
     }
 }

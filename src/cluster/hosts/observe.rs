@@ -125,10 +125,15 @@ impl OnHosts {
                 None => Health::Good,
             },
             running: observation.processes > 0 || observation.containers.iter().any(Container::is_running),
-            nodes: observation.containers.iter().filter(|container| container.key.is_node()).map(node).collect(),
+            nodes: observation.containers.iter().filter(|container| is_compared(&container.key)).map(node).collect(),
             remains,
         })
     }
+}
+
+/// Whether the plan says what becomes of it alone.
+fn is_compared(key: &Key) -> bool {
+    key.is_node() || key.is_guard()
 }
 
 /// A node as its host reports it.

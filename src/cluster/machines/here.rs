@@ -8,7 +8,7 @@ use crate::host::LocalHost;
 use crate::name::Key;
 use crate::provider::{HostPlace, UserEnvironment};
 use crate::ray::{Access, shell_line};
-use crate::runtime::project::DATA_FOLDER;
+use crate::runtime::project::{DATA_FOLDER, guards};
 use crate::state::ClusterState;
 
 /// The hosts of a cluster that are this machine: none, or one.
@@ -79,7 +79,8 @@ impl Here {
         let nodes = self.state.started_nodes();
         let (Some(head), Some(spec)) = (nodes.first(), self.state.spec.as_ref()) else { return Vec::new() };
         let store = spec.own_store().map(|_| Key::object_store());
-        let services = store.into_iter().chain(spec.own_mlflow().then(Key::mlflow));
+        let guards = guards(spec, std::slice::from_ref(&head.host)).into_iter().map(|(_, guard)| guard);
+        let services = store.into_iter().chain(spec.own_mlflow().then(Key::mlflow)).chain(guards);
         let names = services.map(|key| key.display_name()).chain([SUPERVISOR.to_owned()]);
         names.filter_map(|name| self.log(&head.host, name)).collect()
     }

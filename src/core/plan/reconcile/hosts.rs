@@ -181,8 +181,8 @@ fn changes(
     let mut changes = Vec::new();
     for node in &wanted.nodes {
         let (mut change, mut cause) = of(node);
-        // A node without a digest belongs to the container engine, and rejoins a new head on its own.
-        let follows_head = observed(&node.key).is_some_and(|node| node.digest.is_some());
+        // The guard outlives a head. A node without a digest belongs to the container engine, and rejoins a new head on its own.
+        let follows_head = node.key.is_node() && observed(&node.key).is_some_and(|node| node.digest.is_some());
         if change == Change::Keep && !head_stays && follows_head {
             (change, cause) = (Change::Restart, "its head is restarted");
         }

@@ -9,8 +9,8 @@ use crate::name::Key;
 use crate::render::{Library, quote};
 use crate::spec::{NodeRole, SaveFrom, SaveSpec, SaveTo, Spec};
 
-/// The files of the program, in `templates/end/`.
-const PROGRAM: &[&str] = &["guard.py"];
+/// The folder of the program.
+const PROGRAM: &str = "templates/end/";
 
 /// The file with the keys of the store that outlives the cluster, in `secrets/`.
 pub(in crate::runtime) const CREDENTIALS: &str = "end_credentials";
@@ -77,8 +77,8 @@ pub(in crate::runtime) fn has_own(request: &DeployRequest<'_>, host: &HostInput)
 
 /// The files of the program, by their names.
 pub(in crate::runtime) fn program(library: &Library) -> Result<Vec<(String, Vec<u8>)>> {
-    let read = |name: &&str| Ok(((*name).to_owned(), library.read(&format!("templates/end/{name}"))?.0));
-    PROGRAM.iter().map(read).collect()
+    let names = Library::built_in(PROGRAM).map(|(name, _)| name).filter(|name| name.ends_with(".py"));
+    names.map(|name| Ok((name.replacen(PROGRAM, "", 1), library.read(name)?.0))).collect()
 }
 
 /// The content of `guard.json`.

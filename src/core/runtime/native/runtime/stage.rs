@@ -157,7 +157,10 @@ fn nodes_file(
         launches.push(launch);
     }
     let guard = guard::launch(request, host, &layout, &blocks)?;
-    launches.extend(guard.iter().map(|guard| guard.launch.clone()));
+    if let (Some(guard), Some(key)) = (&guard, key_on(request, host)) {
+        digests.insert(key, guard.launch["digest"].as_str().unwrap_or_default().to_owned());
+        launches.push(guard.launch.clone());
+    }
     let mut file = json!({
         "v": 1,
         "tag": host.tag,

@@ -1,0 +1,3 @@
+//! The end of a slot: the guard on hosts.
+
+mod here;
