@@ -8,6 +8,7 @@ pub mod credential;
 pub mod end;
 mod ended;
 mod ends;
+mod job_end;
 pub mod limits;
 mod scheduled_up;
 pub mod seen;
@@ -16,5 +17,6 @@ mod watch;
 pub mod watcher;
 
 pub use ended::Ended;
+pub use job_end::JobEnd;
 pub use scheduled_up::ScheduledUp;
 pub use watch::{Watched, watch};

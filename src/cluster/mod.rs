@@ -37,7 +37,7 @@ pub use down::down;
 pub(crate) use errors::{not_running, unknown};
 pub use gc::{Gc, GcOptions, Standing, TaggedResource};
 pub use growing::growing;
-pub use guards::look_at_end;
+pub use guards::{look_at_end, look_at_guards, save_on_hosts};
 pub use hosts::HostConnector;
 pub use limits::{has_limits, secrets_of};
 pub use machines::{

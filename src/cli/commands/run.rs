@@ -12,6 +12,7 @@ use serde_json::json;
 use self::end::{end, exists, what_is_left};
 use self::keep::{Decision, Keep, Outcome, ask, decide, may_end};
 use self::outputs::{Destination, Outputs, fetch};
+use super::job::at_end::AtEnd;
 use super::job::follow::{End, Options, detached, follow};
 use super::job::secrets::sweep;
 use super::job::stop::until_stopped;
@@ -23,9 +24,11 @@ use crate::cli::exit_code;
 use crate::cli::output::print_error;
 use crate::cli::signals::Ends;
 use crate::cli::target::Target;
-use crate::cluster::RayClient;
+use crate::cluster::{self, RayClient};
+use crate::engine::Cancel;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::ClusterName;
+use crate::ray::Job;
 use crate::spec::{Loaded, OutputPath, same_name};
 use crate::util::folder::Existing;
 
@@ -80,6 +83,7 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
         ends: Ends::listen()?,
         reached: None,
         job: None,
+        ended: None,
         fetched: Outputs::default(),
         code: exit_code::DONE,
         name,
@@ -101,7 +105,11 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     let mut keep = run.decide(outcome).await;
     if let Some(id) = run.job.clone() {
         if outcome == Outcome::Done || keep != Keep::All {
-            if let Some(after) = run.bring_outputs(&id, outcome).await {
+            let mut after = run.bring_outputs(&id, outcome).await;
+            if keep == Keep::Nothing {
+                after = after.or(run.save(outcome).await);
+            }
+            if let Some(after) = after {
                 keep = run.decide(after).await;
             }
         } else {
@@ -160,6 +168,8 @@ struct Run<'a> {
     reached: Option<(Target, RayClient)>,
     /// The job's id, once it was submitted.
     job: Option<String>,
+    /// The job, once it has ended.
+    ended: Option<Box<Job>>,
     fetched: Outputs,
     code: u8,
 }
@@ -190,7 +200,9 @@ impl Run<'_> {
         match follow(app, client, &id, self.ends.wait(), Options { raw, leave_unread: false }).await? {
             End::Ended(job) => {
                 sweep(app, target, client).await;
-                Ok(ended(app, client, &job).await)
+                let code = ended(app, client, &job).await;
+                self.ended = Some(job);
+                Ok(code)
             }
             End::Interrupted | End::Unread => Err(interrupted(format!("follow job {id}"))),
         }
@@ -248,6 +260,44 @@ impl Run<'_> {
         };
         // Where the work was interrupted, that was decided before.
         is_done.then_some(after)
+    }
+
+    /// Has the hosts save what their spec says is saved before its end, which comes now. Returns as `bring_outputs`.
+    async fn save(&mut self, outcome: Outcome) -> Option<Outcome> {
+        let app = self.app;
+        let (target, _) = self.reached.as_ref()?;
+        let work = async {
+            let (_handle, cancel) = Cancel::new();
+            cluster::save_on_hosts(&app.settings_to_inspect(app.plain_events(), cancel)?, &self.name).await
+        };
+        let after = match self.ends.unless(work).await {
+            Some(Ok(None)) => None,
+            Some(Ok(Some(seen))) => {
+                let all = seen.hosts.iter().all(|host| host.guard.is_some());
+                for saved in seen.guards().flat_map(|(_, guard)| &guard.saved) {
+                    app.ui.status(format_args!("saved {}", saved.line()));
+                }
+                if let Some(job) = &self.ended {
+                    AtEnd::say(app, target, job).await;
+                }
+                let is_whole = all && seen.guards().flat_map(|(_, guard)| &guard.saved).all(|saved| saved.complete);
+                (!is_whole).then(|| {
+                    let silent = seen.hosts.iter().filter_map(|host| Some(format!("{}: {}", host.host, host.error.as_ref()?)));
+                    let mut error = Error::new(ErrorKind::Host, "save what `end` names");
+                    for why in silent {
+                        error = error.because(why);
+                    }
+                    error.because("not all is saved")
+                })
+            }
+            Some(Err(error)) => Some(error),
+            None => Some(interrupted("save what `end` names")),
+        };
+        let error = after?;
+        let after = if error.kind() == ErrorKind::Cancelled { Outcome::Interrupted } else { Outcome::Lost };
+        self.failed(&error);
+        // Where the work was interrupted, that was decided before.
+        (outcome == Outcome::Done).then_some(after)
     }
 
     /// Outputs that are not there are an error after a job that succeeded.

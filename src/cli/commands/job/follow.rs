@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 use serde_json::json;
 use tokio::signal::unix::Signal;
 
+use super::at_end::AtEnd;
 use super::secrets::sweep;
 use super::show::{as_json, last_sentence};
 use crate::cli::app::App;
@@ -68,6 +69,7 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
                 app.ui.json(&as_json(&job));
             }
             app.ui.status(last_sentence(&client, &job).await);
+            AtEnd::say(app, &target, &job).await;
             Ok(exit_code::DONE)
         }
         End::Unread => Ok(exit_code::DONE),

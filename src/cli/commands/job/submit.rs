@@ -10,6 +10,7 @@ use tokio::signal::unix::Signal;
 use super::follow::{End, Options, detached, follow, pressed};
 use super::ray_flags::{Refused, amount, pair, resources, texts};
 use super::secrets::{JobSecrets, sweep};
+use super::at_end::AtEnd;
 use super::show::{as_json, last_sentence};
 use super::upload::{Packed, pack, upload};
 use crate::cli::app::App;
@@ -116,7 +117,9 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     match follow(app, &client, &id, pressed(&mut interrupts), options).await? {
         End::Ended(job) => {
             sweep(app, &target, &client).await;
-            Ok(ended(app, &client, &job).await)
+            let code = ended(app, &client, &job).await;
+            AtEnd::say(app, &target, &job).await;
+            Ok(code)
         }
         End::Interrupted | End::Unread => Ok(detached(app, &id, &flag)),
     }
