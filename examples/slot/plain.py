@@ -1,6 +1,6 @@
 """A training without Ray Train: it looks for the file that is there in the last minutes, saves, and ends.
 
-    python plain.py --to "$GPUCL_DATA/results"
+    python plain.py --saved ~/gpucl-slot/results        the same command again, on another cluster: it goes on
 """
 
 import argparse
@@ -11,7 +11,8 @@ import signal
 import time
 
 # gpucl makes this file in the data folder of the head's host when the end begins, and removes it if it is called off.
-ENDS = pathlib.Path(os.environ.get("GPUCL_DATA", "."), ".gpucl-end.json")
+DATA = pathlib.Path(os.environ.get("GPUCL_DATA", "."))
+ENDS = DATA / ".gpucl-end.json"
 stopped = False
 
 
@@ -34,7 +35,8 @@ def save(folder, step, weight):
 
 def main():
     arguments = argparse.ArgumentParser()
-    arguments.add_argument("--to", type=pathlib.Path, required=True, help="the folder of the checkpoints")
+    arguments.add_argument("--to", type=pathlib.Path, default=DATA / "results", help="the folder for checkpoints")
+    arguments.add_argument("--saved", type=pathlib.Path, help="where `save` of the spec copied those of the last cluster")
     arguments.add_argument("--steps", type=int, default=300)
     arguments.add_argument("--every", type=int, default=20, help="steps from one checkpoint to the next")
     arguments.add_argument("--seconds", type=float, default=1, help="how long a step takes at least")
@@ -43,7 +45,9 @@ def main():
     arguments.to.mkdir(parents=True, exist_ok=True)
 
     weight, first = 0.0, 0
-    for newest in sorted(arguments.to.glob("checkpoint-*.json"))[-1:]:
+    folders = [arguments.to] + ([arguments.saved] if arguments.saved else [])
+    there = [path for folder in folders for path in folder.glob("checkpoint-*.json")]
+    for newest in sorted(there, key=lambda path: path.name)[-1:]:
         saved = json.loads(newest.read_text())
         weight, first = saved["weight"], saved["step"] + 1
         print(f"goes on after step {saved['step']}", flush=True)

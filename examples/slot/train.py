@@ -5,6 +5,7 @@
 
 import argparse
 import json
+import os
 import pathlib
 import tempfile
 import time
@@ -83,6 +84,10 @@ def main():
         ),
     )
     result = trainer.fit()
+    # What else is worth keeping goes where the spec's `save` looks.
+    results = pathlib.Path(os.environ.get("GPUCL_DATA", "."), "results")
+    results.mkdir(exist_ok=True)
+    results.joinpath(f"{arguments.name}.json").write_text(json.dumps(result.metrics))
     saved = result.metrics["step"]
     if saved + 1 < arguments.steps:
         print(f"ended at step {saved} of {arguments.steps}, checkpoint {result.checkpoint.path}; the same command goes on")

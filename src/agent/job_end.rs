@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::seen::{GuardPhase, Saved, Seen};
+use super::seen::{Saved, Seen};
 
 /// A job that was at work when its cluster began to end, and has ended since.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -77,7 +77,7 @@ impl std::fmt::Display for JobEnd {
 
 #[cfg(test)]
 mod tests {
-    use super::super::seen::{GuardState, JobRow, SeenHost};
+    use super::super::seen::{GuardPhase, GuardState, JobRow, SeenHost};
     use super::*;
 
     fn seen(phase: GuardPhase, stopped: bool, newest: Option<&str>) -> Seen {
