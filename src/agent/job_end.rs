@@ -61,7 +61,9 @@ fn step_of(path: &str) -> Option<u64> {
 impl std::fmt::Display for JobEnd {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match (&self.checkpoint, self.stopped) {
-            (_, true) => out.write_str("stopped by the end of the cluster, since it went on after it was asked to save")?,
+            (_, true) => {
+                out.write_str("stopped by the end of the cluster, since it went on after it was asked to save")?
+            }
             (Some(Checkpoint { step: Some(step), .. }), false) => {
                 write!(out, "ended by the end of the cluster, at step {step}")?;
             }
@@ -88,8 +90,12 @@ mod tests {
             newest: newest.map(str::to_owned),
             ..Saved::default()
         };
-        let guard =
-            GuardState { phase, jobs: vec![row("other", false), row("a", stopped)], saved: vec![saved], ..GuardState::default() };
+        let guard = GuardState {
+            phase,
+            jobs: vec![row("other", false), row("a", stopped)],
+            saved: vec![saved],
+            ..GuardState::default()
+        };
         let host = SeenHost { host: "host-0".to_owned(), guard: Some(guard), error: None };
         Seen::new(Timestamp::UNIX_EPOCH, vec![host], &[])
     }
@@ -105,7 +111,10 @@ mod tests {
             of(GuardPhase::Over, true, None).unwrap(),
             "stopped by the end of the cluster, since it went on after it was asked to save"
         );
-        assert_eq!(of(GuardPhase::Draining, false, None).unwrap(), "ended by itself while the cluster was about to end");
+        assert_eq!(
+            of(GuardPhase::Draining, false, None).unwrap(),
+            "ended by itself while the cluster was about to end"
+        );
         assert_eq!(of(GuardPhase::CalledOff, false, None), None);
         assert_eq!(JobEnd::of("b", &seen(GuardPhase::Saved, false, None)), None);
     }
@@ -122,7 +131,9 @@ mod tests {
         for (name, step) in known {
             assert_eq!(step_of(name), Some(step), "{name}");
         }
-        for name in ["checkpoint_2026-11-29_19-13-00.123456", "model.pt", "epoch-3", "checkpoint-", "step5/final", "checkpoint"] {
+        for name in
+            ["checkpoint_2026-11-29_19-13-00.123456", "model.pt", "epoch-3", "checkpoint-", "step5/final", "checkpoint"]
+        {
             assert_eq!(step_of(name), None, "{name}");
         }
     }

@@ -57,7 +57,10 @@ pub async fn look_at_guards(settings: &Settings, name: &ClusterName) -> Result<O
 pub async fn save_on_hosts(settings: &Settings, name: &ClusterName) -> Result<Option<Seen>> {
     let Some(store) = Store::open(&settings.paths, name)? else { return Err(super::unknown(&settings.paths, name)) };
     let known = store.state();
-    let saves = known.running_spec().and_then(|spec| spec.end.as_ref()).is_some_and(|end| end.saved_by_hosts().next().is_some());
+    let saves = known
+        .running_spec()
+        .and_then(|spec| spec.end.as_ref())
+        .is_some_and(|end| end.saved_by_hosts().next().is_some());
     if !saves || known.started_nodes().is_empty() {
         return Ok(None);
     }

@@ -30,9 +30,10 @@ fn run(env: &TestEnv, spec: &str, command: &str) -> Outcome {
 
 /// The steps that a job has done.
 fn steps(outcome: &Outcome) -> BTreeSet<u64> {
-    let numbers = outcome.stdout.lines().filter_map(|line| line.rsplit_once("step ").filter(|(before, _)| {
-        before.is_empty() || before.ends_with("\u{1b}[0m ") || before.ends_with(") ")
-    }));
+    let numbers = outcome.stdout.lines().filter_map(|line| {
+        line.rsplit_once("step ")
+            .filter(|(before, _)| before.is_empty() || before.ends_with("\u{1b}[0m ") || before.ends_with(") "))
+    });
     numbers.filter_map(|(_, number)| number.parse().ok()).collect()
 }
 
@@ -41,7 +42,10 @@ fn done_twice(first: &Outcome, second: &Outcome, all: u64) -> usize {
     let (first, second) = (steps(first), steps(second));
     let (last, next) = (*first.last().unwrap(), *second.first().unwrap());
     let twice = first.intersection(&second).count();
-    println!("slot: the first cluster did steps 0 to {last}, the second {next} to {}; steps done twice: {twice}", all - 1);
+    println!(
+        "slot: the first cluster did steps 0 to {last}, the second {next} to {}; steps done twice: {twice}",
+        all - 1
+    );
     assert_eq!(first.union(&second).count() as u64, all, "a step is missing: {first:?} {second:?}");
     assert_eq!(second.last(), Some(&(all - 1)));
     assert!(last + 1 < all, "the end came too late for this test: all {all} steps were done");

@@ -30,6 +30,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::name::ClusterName;
 use crate::ray::Job;
 use crate::spec::{Loaded, OutputPath, same_name};
+use crate::state::Lock;
 use crate::util::folder::Existing;
 
 /// How long an interrupted job may take to end before what it left is fetched.
@@ -105,11 +106,7 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     let mut keep = run.decide(outcome).await;
     if let Some(id) = run.job.clone() {
         if outcome == Outcome::Done || keep != Keep::All {
-            let mut after = run.bring_outputs(&id, outcome).await;
-            if keep == Keep::Nothing {
-                after = after.or(run.save(outcome).await);
-            }
-            if let Some(after) = after {
+            if let Some(after) = run.bring(&id, outcome, keep).await {
                 keep = run.decide(after).await;
             }
         } else {
@@ -197,7 +194,7 @@ impl Run<'_> {
         announce(app, &id, &self.flag());
         self.job = Some(id.clone());
         let (target, client) = self.reached.insert((target, client));
-        match follow(app, client, &id, self.ends.wait(), Options { raw, leave_unread: false }).await? {
+        match follow(app, &self.name, client, &id, self.ends.wait(), Options { raw, leave_unread: false }).await? {
             End::Ended(job) => {
                 sweep(app, target, client).await;
                 let code = ended(app, client, &job).await;
@@ -216,6 +213,22 @@ impl Run<'_> {
             Decision::Keep(keep) => keep,
             Decision::Ask(default) => ask(self.app, &self.name, &mut self.ends, default).await,
         }
+    }
+
+    /// Fetches the outputs, and has the rest saved where the hosts go. The cluster's agent takes nothing down meanwhile.
+    async fn bring(&mut self, id: &str, outcome: Outcome, keep: Keep) -> Option<Outcome> {
+        if !exists(self.app, &self.name).unwrap_or(true) {
+            return None;
+        }
+        let _lock = match Lock::take(&self.app.paths, &self.name, "run") {
+            Ok(lock) => lock,
+            Err(error) => {
+                self.failed(&error);
+                return (outcome == Outcome::Done).then_some(Outcome::Lost);
+            }
+        };
+        let after = self.bring_outputs(id, outcome).await;
+        if keep == Keep::Nothing { after.or(self.save(outcome).await) } else { after }
     }
 
     /// Fetches the outputs; a job that still runs is stopped first. Returns how that went if it decides anew what is
@@ -282,7 +295,8 @@ impl Run<'_> {
                 }
                 let is_whole = all && seen.guards().flat_map(|(_, guard)| &guard.saved).all(|saved| saved.complete);
                 (!is_whole).then(|| {
-                    let silent = seen.hosts.iter().filter_map(|host| Some(format!("{}: {}", host.host, host.error.as_ref()?)));
+                    let silent =
+                        seen.hosts.iter().filter_map(|host| Some(format!("{}: {}", host.host, host.error.as_ref()?)));
                     let mut error = Error::new(ErrorKind::Host, "save what `end` names");
                     for why in silent {
                         error = error.because(why);

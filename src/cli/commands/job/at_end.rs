@@ -24,7 +24,8 @@ impl AtEnd {
     /// Asks the hosts, if one of the jobs has ended and the cluster has an end. If they do not answer, it is what they said
     /// last.
     pub(crate) async fn look(app: &App, target: &Target, jobs: &[Job]) -> Self {
-        let has_guards = target.known.state.running_spec().is_some_and(|spec| spec.end.is_some() || spec.idle.is_some());
+        let has_guards =
+            target.known.state.running_spec().is_some_and(|spec| spec.end.is_some() || spec.idle.is_some());
         if !has_guards || !jobs.iter().any(|job| job.status.is_terminal()) {
             return Self::default();
         }

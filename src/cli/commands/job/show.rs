@@ -77,7 +77,8 @@ pub(crate) async fn list(app: &App, args: ListArgs) -> Result<u8> {
         let held = holding.map(|holding| names(holding.held.keys(), &nodes).join(", "));
         let node = held.filter(|held| !held.is_empty()).or_else(|| node_name(job, &nodes)).unwrap_or_default();
         let command = shortened(&job.entrypoint);
-        let status = seen.of(job).map_or(job.status.as_str().to_owned(), |_| format!("{}, at the end", job.status.as_str()));
+        let status =
+            seen.of(job).map_or(job.status.as_str().to_owned(), |_| format!("{}, at the end", job.status.as_str()));
         table.row([job.id(), &status, &started, &ended, &took, &holds, &node, &command]);
     }
     app.ui.data(table);

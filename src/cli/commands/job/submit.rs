@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 use tokio::signal::unix::Signal;
 
+use super::at_end::AtEnd;
 use super::follow::{End, Options, detached, follow, pressed};
 use super::ray_flags::{Refused, amount, pair, resources, texts};
 use super::secrets::{JobSecrets, sweep};
-use super::at_end::AtEnd;
 use super::show::{as_json, last_sentence};
 use super::upload::{Packed, pack, upload};
 use crate::cli::app::App;
@@ -114,7 +114,7 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
         return Ok(exit_code::DONE);
     }
     let options = Options { raw: args.raw, leave_unread: false };
-    match follow(app, &client, &id, pressed(&mut interrupts), options).await? {
+    match follow(app, &target.name, &client, &id, pressed(&mut interrupts), options).await? {
         End::Ended(job) => {
             sweep(app, &target, &client).await;
             let code = ended(app, &client, &job).await;
