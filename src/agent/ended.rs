@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::end::Why;
+use super::seen::Saved;
 use crate::money::{Money, describe};
 use crate::name::ClusterName;
 use crate::state::Paths;
@@ -24,12 +25,16 @@ pub struct Ended {
     pub why: String,
     /// The cost, as text.
     pub cost: String,
+    /// What was saved, and what was not, and why; a line for each.
+    #[serde(default)]
+    pub saved: Vec<String>,
 }
 
 impl Ended {
     /// Creates a record with the current time.
-    pub(super) fn now(why: &Why, cost: &[Money]) -> Self {
-        Self { version: VERSION, at: Timestamp::now(), why: why.to_string(), cost: describe(cost) }
+    pub(super) fn now(why: &Why, cost: &[Money], saved: &[Saved]) -> Self {
+        let saved = saved.iter().map(Saved::line).collect();
+        Self { version: VERSION, at: Timestamp::now(), why: why.to_string(), cost: describe(cost), saved }
     }
 
     /// Writes the record; errors are ignored.

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::seen::{Saved, Seen};
+use super::seen::{Saved, SavedHere, Seen};
 
 /// A job that was at work when its cluster began to end, and has ended since.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -29,13 +29,13 @@ pub struct Checkpoint {
 
 impl JobEnd {
     /// Of one job; `None` if the cluster did not end meanwhile, as far as the guards know.
-    pub fn of(job: &str, seen: &Seen) -> Option<Self> {
+    pub fn of(job: &str, seen: &Seen, here: &SavedHere) -> Option<Self> {
         let (guard, row) = seen.guards().find_map(|(_, guard)| {
             let row = guard.jobs.iter().find(|row| row.id == job)?;
             Some((guard, row))
         })?;
         let is_near = guard.phase.is_at_work() || guard.phase.is_done();
-        let all = || seen.guards().flat_map(|(_, guard)| &guard.saved);
+        let all = || seen.guards().flat_map(|(_, guard)| &guard.saved).chain(&here.saved);
         is_near.then(|| Self { at: guard.end, stopped: row.stopped, checkpoint: all().find_map(Checkpoint::of) })
     }
 }
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn a_job_is_said_to_have_ended_by_the_end_only_where_the_guard_knows_it() {
-        let of = |phase, stopped, newest| JobEnd::of("a", &seen(phase, stopped, newest)).map(|end| end.to_string());
+        let of = |phase, stopped, newest| JobEnd::of("a", &seen(phase, stopped, newest), &SavedHere::default()).map(|end| end.to_string());
         assert_eq!(
             of(GuardPhase::Saved, false, Some("slot/checkpoint-00043")).unwrap(),
             "ended by the end of the cluster, at step 43; checkpoint s3://mine/run1/slot/checkpoint-00043"
@@ -116,7 +116,7 @@ mod tests {
             "ended by itself while the cluster was about to end"
         );
         assert_eq!(of(GuardPhase::CalledOff, false, None), None);
-        assert_eq!(JobEnd::of("b", &seen(GuardPhase::Saved, false, None)), None);
+        assert_eq!(JobEnd::of("b", &seen(GuardPhase::Saved, false, None), &SavedHere::default()), None);
     }
 
     #[test]

@@ -62,6 +62,13 @@ impl Limits {
         Self { version: VERSION, after_seconds, at, max_cost, kept_until: None, mark: Clock::now(), start }
     }
 
+    /// These, with this later end, if it is later than the one before.
+    #[must_use]
+    pub fn kept_until(mut self, until: Timestamp) -> Self {
+        self.kept_until = self.kept_until.max(Some(until));
+        self
+    }
+
     /// Whether a cluster has limits: one system call; no file is opened.
     pub fn exist(folder: &Path) -> bool {
         file(folder).exists()

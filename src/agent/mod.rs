@@ -5,9 +5,11 @@
 
 pub mod clock;
 pub mod credential;
+pub mod decide;
 pub mod end;
 mod ended;
 mod ends;
+mod errand;
 mod job_end;
 pub mod limits;
 mod scheduled_up;

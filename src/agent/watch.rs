@@ -1,29 +1,29 @@
-//! The agent of a cluster's limits: it compares clocks every few seconds, and takes the cluster down at the limit.
+//! The agent of a cluster's end: it compares clocks every few seconds, and takes the cluster down at the limit.
 //!
 //! It is a process with no other task. It takes the cluster down by starting `gpucl down`, so that there is only one
-//! way to remove a cluster, and retries until that succeeds.
+//! way to remove a cluster, and retries until that succeeds. Looking at hosts, copying to this machine and extending are
+//! commands too, which run beside it: a host that is silent delays no deadline.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
 use rustix::process::Signal;
-use secrecy::ExposeSecret as _;
-use tokio::process::Child;
 use tokio::signal::unix::{Signal as Heard, SignalKind, signal};
 
 use super::Ended;
 use super::clock::Clock;
-use super::credential::kept_secrets;
+use super::decide::{Act, Facts};
 use super::end::Why;
+use super::errand::{Errand, begin};
 use super::limits::Limits;
-use super::watcher::{Watcher, lock_file, log, output_file, watcher};
+use super::seen::{SavedHere, Seen, all_saved_of};
+use super::told::Told;
+use super::watcher::{Watcher, lock_file, output_file, watcher};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::name::ClusterName;
 use crate::state::{ClusterState, Lock, Paths, Store};
-use crate::util::child;
 use crate::util::fs::{RECORD_LIMIT, open_append, read_tail};
 use crate::util::process::{Identity, boot_id, host_name};
 use crate::util::when::later;
@@ -40,6 +40,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 const LOCKED_PAUSE: Duration = Duration::from_secs(1);
 /// How long an `up` may take to finish what it began, before the second signal stops it.
 const UP_MAY_FINISH: Duration = Duration::from_secs(30);
+/// How long the last copy may take before a cluster that nobody uses is taken down.
+const LAST_COPY_MAY_TAKE: Duration = Duration::from_secs(3600);
 /// The exit code of `gpucl down` when another gpucl works on the cluster.
 const LOCKED: i32 = 4;
 /// The exit code of `gpucl down` when the cluster has no state any more.
@@ -50,6 +52,16 @@ enum Attempt {
     Done,
     Locked,
     Failed(String),
+    Terminated,
+}
+
+/// What became of a cluster that nobody used, while it was saved.
+enum Ready {
+    /// Still nobody does.
+    Idle,
+    /// Somebody does.
+    InUse,
+    /// This process was asked to end, or the cluster is gone.
     Terminated,
 }
 
@@ -82,7 +94,19 @@ pub async fn watch(watched: Watched) -> Result<()> {
     let Some(this) = Watcher::this_process() else { return Ok(()) };
     this.write(&folder);
     say(&format!("gpucl {} enforces the deadline of {cluster}", env!("CARGO_PKG_VERSION")));
-    Watch { paths, cluster, folder, terminate, this, known: None, limits: None, said: String::new() }.run().await;
+    Watch {
+        paths,
+        cluster,
+        folder,
+        terminate,
+        this,
+        known: None,
+        limits: None,
+        said: String::new(),
+        errands: Errands::default(),
+    }
+    .run()
+    .await;
     Ok(())
 }
 
@@ -97,6 +121,18 @@ struct Watch {
     limits: Option<Limits>,
     /// The last message about a read error.
     said: String,
+    errands: Errands,
+}
+
+/// What runs beside the agent, and when each was last begun.
+#[derive(Default)]
+struct Errands {
+    look: Option<Errand>,
+    looked: Option<Timestamp>,
+    copy: Option<Errand>,
+    copied: Option<Timestamp>,
+    extend: Option<Errand>,
+    extended: Option<Timestamp>,
 }
 
 impl Watch {
@@ -106,11 +142,13 @@ impl Watch {
                 say("the cluster is gone or no longer has a deadline");
                 return;
             }
-            if let Some(why) = self.verdict()
-                && self.end(&why).await
+            self.hear_errands();
+            if let Some(act) = self.verdict()
+                && self.end(&act).await
             {
                 return;
             }
+            self.begin_errands();
             tokio::select! {
                 () = tokio::time::sleep(CHECK_EVERY) => {}
                 _ = self.terminate.recv() => {
@@ -144,26 +182,151 @@ impl Watch {
         }
     }
 
-    fn verdict(&self) -> Option<Why> {
+    /// What is to be done with the cluster now.
+    fn verdict(&self) -> Option<Act> {
         let (limits, known) = (self.limits.as_ref()?, self.known.as_ref()?);
         // Requests without a response count only if no running command can still record the result.
         let asked = worker(&self.paths, &self.cluster).is_none();
-        limits.verdict(known, &Clock::now(), asked)
+        let limit = limits.verdict(known, &Clock::now(), asked).map(Act::Down);
+        limit.or_else(|| self.with_facts(|facts| facts.act()).flatten())
+    }
+
+    fn with_facts<T>(&self, look: impl FnOnce(&Facts<'_>) -> T) -> Option<T> {
+        let (limits, known) = (self.limits.as_ref()?, self.known.as_ref()?);
+        let (told, seen, here) = (Told::last(&self.folder), Seen::of(&self.folder), SavedHere::of(&self.folder));
+        let Errands { looked, copied, extended, .. } = self.errands;
+        Some(look(&Facts {
+            limits,
+            known,
+            told: told.as_ref(),
+            seen: seen.as_ref(),
+            here: &here,
+            now: limits.now(&Clock::now()),
+            looked,
+            copied,
+            extended,
+        }))
+    }
+
+    /// Begins what is due, if the same does not run already.
+    fn begin_errands(&mut self) {
+        let due = |facts: &Facts<'_>| {
+            let looks = facts.next_look().is_some_and(|at| at <= facts.now);
+            (facts.now, looks, facts.copies_here(), facts.extends())
+        };
+        let Some((now, looks, copies, extends)) = self.with_facts(due) else { return };
+        if looks && self.errands.look.is_none() {
+            self.errands.looked = Some(now);
+            self.errands.look = self.errand("looking at the hosts", &["agent", "--look-at-end"]);
+        }
+        if copies && self.errands.copy.is_none() {
+            self.errands.copied = Some(now);
+            self.errands.copy = self.errand("copying to this machine", &["agent", "--copy-here"]);
+        }
+        if extends && self.errands.extend.is_none() {
+            self.errands.extended = Some(now);
+            self.errands.extend = self.errand("extending the lease", &["agent", "--extend"]);
+        }
+    }
+
+    fn errand(&mut self, what: &'static str, args: &[&str]) -> Option<Errand> {
+        let start = self.limits.as_ref()?.start.clone();
+        match Errand::start(&self.folder, &self.cluster, &start, what, args) {
+            Ok(errand) => Some(errand),
+            Err(error) => {
+                self.complain(&format!("{what} failed: {error}"));
+                None
+            }
+        }
+    }
+
+    /// Takes note of errands that have ended.
+    fn hear_errands(&mut self) {
+        let Errands { look, copy, extend, .. } = &mut self.errands;
+        let mut failed = Vec::new();
+        for errand in [look, copy, extend] {
+            if let Some(ended) = errand.as_mut().and_then(Errand::ended) {
+                *errand = None;
+                failed.extend(ended.err());
+            }
+        }
+        failed.iter().for_each(|error| self.complain(error));
+    }
+
+    /// Saves what a cluster that nobody uses has, with the command that a person would use, and looks whether it is still in
+    /// nobody's use.
+    async fn save_first(&mut self) -> Ready {
+        for (what, args) in [("saving", &["save"][..]), ("looking at the hosts", &["agent", "--look-at-end"][..])] {
+            let begun = Instant::now();
+            let mut errand = self.errand(what, args);
+            while let Some(running) = &mut errand {
+                match running.ended() {
+                    Some(ended) => {
+                        if let Err(error) = ended {
+                            self.complain(&error);
+                        }
+                        break;
+                    }
+                    None if begun.elapsed() > LAST_COPY_MAY_TAKE => {
+                        errand.take().into_iter().for_each(Errand::give_up);
+                        break;
+                    }
+                    None => {}
+                }
+                if self.pause(CHECK_EVERY).await {
+                    return Ready::Terminated;
+                }
+            }
+        }
+        match self.read() {
+            false => Ready::Terminated,
+            true if self.verdict().is_none() => Ready::InUse,
+            true => Ready::Idle,
+        }
     }
 
     /// Takes the cluster down and retries until it is gone. Returns `false` if it need not end any more.
-    async fn end(&mut self, why: &Why) -> bool {
-        say(&format!("{why}: taking {} down", self.cluster));
+    async fn end(&mut self, act: &Act) -> bool {
+        let (why, args) = match act {
+            Act::Down(why) => (why, &["down", "--yes"][..]),
+            Act::Stop(why) => (why, &["stop", "--yes"][..]),
+        };
+        let is_idle = matches!(why, Why::Idle(_));
+        if is_idle && self.saves() {
+            say(&format!("{why}: saving first"));
+            match self.save_first().await {
+                Ready::Idle => {}
+                Ready::InUse => {
+                    say("somebody uses it again: it stays up");
+                    return false;
+                }
+                Ready::Terminated => return true,
+            }
+        }
+        for errand in [&mut self.errands.look, &mut self.errands.copy, &mut self.errands.extend] {
+            errand.take().into_iter().for_each(Errand::give_up);
+        }
+        match act {
+            Act::Down(_) => say(&format!("{why}: taking {} down", self.cluster)),
+            Act::Stop(_) => say(&format!("{why}: stopping the nodes of {}", self.cluster)),
+        }
         self.this.acts = true;
         let mut pause = FIRST_PAUSE;
         let mut asked_up = None;
         loop {
             self.this.next = None;
             self.this.write(&self.folder);
-            let wait = match self.attempt().await {
+            let saved = all_saved_of(&self.folder);
+            let wait = match self.attempt(args).await {
+                Attempt::Done if matches!(act, Act::Stop(_)) => {
+                    say("done: no node runs");
+                    (self.this.acts, self.this.failed, self.this.last_error) = (false, 0, None);
+                    self.this.write(&self.folder);
+                    return false;
+                }
                 Attempt::Done => {
                     let cost = self.known.as_ref().map(|known| known.spending(Timestamp::now()).so_far);
-                    Ended::now(why, &cost.unwrap_or_default()).write(&self.paths, &self.cluster);
+                    Ended::now(why, &cost.unwrap_or_default(), &saved).write(&self.paths, &self.cluster);
                     say("done: nothing of it is left");
                     return true;
                 }
@@ -186,7 +349,8 @@ impl Watch {
             if self.pause(wait).await || !self.read() {
                 return true;
             }
-            if self.verdict().is_none() {
+            // Who is idle was looked at before the first attempt: a removal that has begun is brought to its end.
+            if !is_idle && self.verdict().is_none() {
                 say("its limits were changed: it stays up");
                 (self.this.acts, self.this.failed, self.this.last_error) = (false, 0, None);
                 self.this.write(&self.folder);
@@ -208,9 +372,20 @@ impl Watch {
         false
     }
 
-    /// Runs `gpucl down` once.
-    async fn attempt(&mut self) -> Attempt {
-        let mut child = match self.down() {
+    /// Whether its spec names anything to save.
+    fn saves(&self) -> bool {
+        let spec = self.known.as_ref().and_then(ClusterState::running_spec);
+        spec.and_then(|spec| spec.end.as_ref()).is_some_and(|end| !end.save.is_empty())
+    }
+
+    /// Runs `gpucl down`, or `gpucl stop`, once.
+    async fn attempt(&mut self, args: &[&str]) -> Attempt {
+        let started = match &self.limits {
+            Some(limits) => fs_err::File::create(output_file(&self.folder))
+                .and_then(|output| begin(&self.folder, &self.cluster, &limits.start, args, &output.into_parts().0)),
+            None => Err(std::io::ErrorKind::NotFound.into()),
+        };
+        let mut child = match started {
             Ok(child) => child,
             Err(error) => return Attempt::Failed(error.to_string()),
         };
@@ -228,34 +403,6 @@ impl Watch {
             }),
             Err(error) => Attempt::Failed(error.to_string()),
         }
-    }
-
-    fn down(&self) -> std::io::Result<Child> {
-        let limits = self.limits.as_ref().ok_or(std::io::ErrorKind::NotFound)?;
-        let errors = open_append(&log(&self.folder))?;
-        let output = fs_err::File::create(output_file(&self.folder))?.into_parts().0;
-        let command = |program: &Path| {
-            let mut command = child::async_command(program);
-            command.args(["down", "--yes", "--output", "json", "--cluster", self.cluster.as_str()]).env_clear();
-            command.envs(&limits.start.environment);
-            for (name, secret) in kept_secrets(&self.folder) {
-                command.env(name, secret.expose_secret());
-            }
-            // The socket folder is gone once the user has logged out: then one in /tmp is used.
-            let runtime = limits.start.environment.get("XDG_RUNTIME_DIR");
-            if runtime.is_some_and(|folder| !Path::new(folder).is_dir()) {
-                command.env_remove("XDG_RUNTIME_DIR");
-            }
-            // It is gpucl itself, as if the user had started it where `up` was.
-            if limits.start.here.is_dir() {
-                command.current_dir(&limits.start.here);
-            }
-            command.stdin(Stdio::null()).process_group(0);
-            command
-        };
-        let started = command(&limits.start.program).stdout(output.try_clone()?).stderr(errors.try_clone()?).spawn();
-        // If the program was removed meanwhile, run this process's own executable.
-        started.or_else(|_| command(Path::new("/proc/self/exe")).stdout(output).stderr(errors).spawn())
     }
 
     /// Signals an `up` that still works on the cluster at its deadline to stop, as by Ctrl-C; later once more.

@@ -34,6 +34,10 @@ pub(crate) enum Command {
     Top(commands::top::Args),
     /// Run all checks of a cluster again
     Verify(commands::verify::Args),
+    /// Move the end of a cluster: its lease or its deadline, such as `gpucl keep 2h`
+    Keep(commands::keep::Args),
+    /// Save now what the spec saves at the end
+    Save(commands::save::Args),
     /// List your clusters
     List(commands::list::Args),
     /// Run and follow jobs
@@ -133,6 +137,8 @@ impl Command {
             Self::Status(args) => Box::pin(commands::status::run(app, args)).await,
             Self::Top(args) => Box::pin(commands::top::run(app, args)).await,
             Self::Verify(args) => Box::pin(commands::verify::run(app, args)).await,
+            Self::Keep(args) => Box::pin(commands::keep::run(app, args)).await,
+            Self::Save(args) => Box::pin(commands::save::run(app, args)).await,
             Self::List(args) => Box::pin(commands::list::run(app, args)).await,
             Self::Job(command) => Box::pin(commands::job::run(app, command)).await,
             Self::Worker(command) => Box::pin(commands::worker::run(app, command)).await,

@@ -6,7 +6,7 @@ use clap::Command;
 
 /// The commands as `gpucl --help` lists them.
 const GROUPS: &[(&str, &[&str])] = &[
-    ("Clusters", &["up", "run", "plan", "stop", "down", "status", "top", "verify", "list"]),
+    ("Clusters", &["up", "run", "plan", "stop", "down", "status", "top", "verify", "keep", "save", "list"]),
     (
         "Work on a cluster",
         &[
@@ -42,6 +42,8 @@ const EXAMPLES: &[&str] = &[
     "status -c demo",
     "top --watch",
     "verify -c demo",
+    "keep 2h",
+    "save -c demo",
     "list --output json",
     "job submit --working-dir . -- python train.py",
     "job list -c demo",

@@ -13,12 +13,15 @@ use crate::util::{human, near};
 pub(crate) fn unknown(paths: &Paths, name: &ClusterName) -> Error {
     let error = Error::new(ErrorKind::NotFound, format!("find the cluster {name}"));
     let error = match Ended::of(paths, name) {
-        Some(ended) => error.because(format!(
-            "it was taken down at {}, since {}; it cost about {} in all",
-            human::local(ended.at),
-            ended.why,
-            ended.cost
-        )),
+        Some(ended) => {
+            let error = error.because(format!(
+                "it was taken down at {}, since {}; it cost about {} in all",
+                human::local(ended.at),
+                ended.why,
+                ended.cost
+            ));
+            ended.saved.iter().fold(error, |error, line| error.because(line))
+        }
         None => error.because("no cluster of that name is known"),
     };
     let names: Vec<String> = Store::names(paths).unwrap_or_default().iter().map(ToString::to_string).collect();

@@ -19,8 +19,8 @@ use crate::state::{ClusterState, Lock, Store};
 
 /// How long a guard may take to answer.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(40);
-/// How long a guard may take to save everything, where no end is near.
-const SAVES_WITHIN: Duration = Duration::from_secs(3600);
+/// How long a copy of everything may take.
+const SAVES_WITHIN: Duration = Duration::from_secs(12 * 3600);
 /// How long a provider may take to say when hosts end.
 const PROVIDER_WITHIN: Duration = Duration::from_secs(40);
 
@@ -50,23 +50,16 @@ pub async fn look_at_guards(settings: &Settings, name: &ClusterName) -> Result<O
     tell(settings, store.state(), &settings.paths.cluster(name)).await
 }
 
-/// Has the guards of a cluster save now what they save at its end. `None` if it has none.
+/// Has all hosts of a cluster save now what they save at its end.
 ///
 /// # Errors
-/// If the cluster is unknown, or its records cannot be read. A host that does not answer is in the result.
-pub async fn save_on_hosts(settings: &Settings, name: &ClusterName) -> Result<Option<Seen>> {
+/// If the cluster is unknown, or its records cannot be written. A host that does not answer is in the result.
+pub async fn save_on_hosts(settings: &Settings, name: &ClusterName) -> Result<Seen> {
     let Some(store) = Store::open(&settings.paths, name)? else { return Err(super::unknown(&settings.paths, name)) };
-    let known = store.state();
-    let saves = known
-        .running_spec()
-        .and_then(|spec| spec.end.as_ref())
-        .is_some_and(|end| end.saved_by_hosts().next().is_some());
-    if !saves || known.started_nodes().is_empty() {
-        return Ok(None);
-    }
-    let seen = Guards::of(settings, known).await?.ask(&GuardAsk::Save, SAVES_WITHIN).await;
+    refuse_other_machine(&settings.paths, store.state(), "save")?;
+    let seen = Guards::of(settings, store.state()).await?.ask(&GuardAsk::Save, SAVES_WITHIN).await;
     seen.write(&settings.paths.cluster(name))?;
-    Ok(Some(seen))
+    Ok(seen)
 }
 
 /// Gives the hosts of a cluster its end, if they do not know it, and reads how far their guards are. `None` if it has none.

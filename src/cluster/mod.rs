@@ -8,6 +8,7 @@ mod gc;
 mod growing;
 mod guards;
 mod hosts;
+mod keep;
 pub mod lease;
 mod limits;
 mod local_files;
@@ -39,6 +40,7 @@ pub use gc::{Gc, GcOptions, Standing, TaggedResource};
 pub use growing::growing;
 pub use guards::{look_at_end, look_at_guards, save_on_hosts};
 pub use hosts::HostConnector;
+pub use keep::{Kept, extend, keep};
 pub use limits::{has_limits, secrets_of};
 pub use machines::{
     Bridge, CLIENT_PORT, DASHBOARD_PORT, Forward, Logs, Machine, Machines, NodeLine, PodHost, Pods, RayClient,

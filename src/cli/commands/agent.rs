@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use super::up::{self, Purpose};
 use crate::agent::{Watched, watch};
 use crate::cli::app::App;
+use crate::cli::commands::end;
 use crate::cli::exit_code;
 use crate::cli::spec_args::SpecArgs;
 use crate::cli::target;
@@ -31,8 +32,25 @@ pub(crate) struct Args {
     #[arg(long, requires = "scheduled_up", value_name = "TIME", value_parser = up::time)]
     wait_capacity: Option<std::time::Duration>,
     /// Enforce the cluster's deadline
-    #[arg(long, conflicts_with = "scheduled_up", required_unless_present = "scheduled_up")]
+    #[arg(long, conflicts_with = "scheduled_up", required_unless_present_any = ["scheduled_up", "errand"])]
     deadline: bool,
+    #[command(flatten)]
+    errand: Errand,
+}
+
+/// What the agent of a cluster's end has done by a command of its own.
+#[derive(Debug, clap::Args)]
+#[group(id = "errand", multiple = false, conflicts_with_all = ["scheduled_up", "deadline"])]
+struct Errand {
+    /// Ask the provider whether the cluster's end has moved, give it to the hosts, and read how far their guards are
+    #[arg(long)]
+    look_at_end: bool,
+    /// Copy what the spec saves to this machine
+    #[arg(long)]
+    copy_here: bool,
+    /// Extend the lease by an hour, if that is possible
+    #[arg(long)]
+    extend: bool,
 }
 
 pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
@@ -45,6 +63,15 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
             up::Args { spec, new_spec, update_files, wait_capacity: args.wait_capacity, at: None, ask_above: None };
         up::bring_up(app, &args, &args.spec.load(app)?, Purpose::Scheduled).await?;
         return Ok(exit_code::DONE);
+    }
+    if args.errand.look_at_end {
+        return end::look(app).await;
+    }
+    if args.errand.copy_here {
+        return end::copy_here(app).await;
+    }
+    if args.errand.extend {
+        return end::extend(app).await;
     }
     watch(Watched { paths: app.paths.clone(), cluster: target::name(app)? }).await?;
     Ok(exit_code::DONE)

@@ -17,6 +17,7 @@ use super::job::follow::{End, Options, detached, follow};
 use super::job::secrets::sweep;
 use super::job::stop::until_stopped;
 use super::job::submit::{JobArgs, JobToSubmit, announce, ended};
+use super::save;
 use super::up::{self, Purpose};
 use crate::cli::app::App;
 use crate::cli::command_error::usage;
@@ -24,8 +25,7 @@ use crate::cli::exit_code;
 use crate::cli::output::print_error;
 use crate::cli::signals::Ends;
 use crate::cli::target::Target;
-use crate::cluster::{self, RayClient};
-use crate::engine::Cancel;
+use crate::cluster::RayClient;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::ClusterName;
 use crate::ray::Job;
@@ -279,35 +279,15 @@ impl Run<'_> {
     async fn save(&mut self, outcome: Outcome) -> Option<Outcome> {
         let app = self.app;
         let (target, _) = self.reached.as_ref()?;
-        let work = async {
-            let (_handle, cancel) = Cancel::new();
-            cluster::save_on_hosts(&app.settings_to_inspect(app.plain_events(), cancel)?, &self.name).await
+        let went = self.ends.unless(save::before_it_goes(app, target)).await;
+        if let Some(job) = &self.ended {
+            AtEnd::say(app, target, job).await;
+        }
+        let error = match went {
+            Some(Ok(())) => return None,
+            Some(Err(error)) => error,
+            None => interrupted("save what `end` names"),
         };
-        let after = match self.ends.unless(work).await {
-            Some(Ok(None)) => None,
-            Some(Ok(Some(seen))) => {
-                let all = seen.hosts.iter().all(|host| host.guard.is_some());
-                for saved in seen.guards().flat_map(|(_, guard)| &guard.saved) {
-                    app.ui.status(format_args!("saved {}", saved.line()));
-                }
-                if let Some(job) = &self.ended {
-                    AtEnd::say(app, target, job).await;
-                }
-                let is_whole = all && seen.guards().flat_map(|(_, guard)| &guard.saved).all(|saved| saved.complete);
-                (!is_whole).then(|| {
-                    let silent =
-                        seen.hosts.iter().filter_map(|host| Some(format!("{}: {}", host.host, host.error.as_ref()?)));
-                    let mut error = Error::new(ErrorKind::Host, "save what `end` names");
-                    for why in silent {
-                        error = error.because(why);
-                    }
-                    error.because("not all is saved")
-                })
-            }
-            Some(Err(error)) => Some(error),
-            None => Some(interrupted("save what `end` names")),
-        };
-        let error = after?;
         let after = if error.kind() == ErrorKind::Cancelled { Outcome::Interrupted } else { Outcome::Lost };
         self.failed(&error);
         // Where the work was interrupted, that was decided before.

@@ -56,6 +56,18 @@ pub(crate) async fn run(app: &App, command: Command) -> anyhow::Result<u8> {
     }
 }
 
+/// Copies what differs below a place of the store, as `s3://BUCKET/PREFIX`, into a folder of this machine.
+///
+/// # Errors
+/// If the store is not reached, or refuses, or the folder cannot be written.
+pub(super) async fn copy_from_store(app: &App, from: &str, to: &std::path::Path) -> Result<()> {
+    let opened = Opened::open(app).await?;
+    let done = sync::down(app, &opened, &place(from)?, to, false).await;
+    opened.client.give_up().await;
+    opened.close().await;
+    done.map(|_| ())
+}
+
 /// The place that a user named.
 fn place(text: &str) -> Result<S3Path> {
     S3Path::of(text).ok_or_else(|| {

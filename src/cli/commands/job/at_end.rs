@@ -5,7 +5,7 @@ use std::fmt;
 use serde_json::{Value, json};
 
 use crate::agent::JobEnd;
-use crate::agent::seen::Seen;
+use crate::agent::seen::{SavedHere, Seen};
 use crate::cli::app::App;
 use crate::cli::target::Target;
 use crate::cluster;
@@ -14,7 +14,7 @@ use crate::ray::Job;
 
 /// What is known of the end of the cluster that jobs are on.
 #[derive(Debug, Default)]
-pub(crate) struct AtEnd(Option<Seen>);
+pub(crate) struct AtEnd(Option<(Seen, SavedHere)>);
 
 /// What the end has to do with how one job ended.
 #[derive(Debug)]
@@ -35,13 +35,14 @@ impl AtEnd {
             cluster::look_at_guards(&settings, &target.name).await
         };
         let seen = look.await.ok().flatten().filter(|seen| seen.guards().next().is_some());
-        Self(seen.or_else(|| Seen::of(target.folder())))
+        let seen = seen.or_else(|| Seen::of(target.folder()));
+        Self(seen.map(|seen| (seen, SavedHere::of(target.folder()))))
     }
 
     /// Of one job; `None` if the end has nothing to do with it.
     pub(crate) fn of(&self, job: &Job) -> Option<Ended> {
-        let seen = self.0.as_ref().filter(|_| job.status.is_terminal())?;
-        JobEnd::of(job.id(), seen).map(Ended)
+        let (seen, here) = self.0.as_ref().filter(|_| job.status.is_terminal())?;
+        JobEnd::of(job.id(), seen, here).map(Ended)
     }
 
     /// Says it of a job that was followed to its end.

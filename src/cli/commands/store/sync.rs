@@ -71,7 +71,7 @@ async fn up(app: &App, opened: &Opened, from: &Path, to: &S3Path, delete: bool) 
 }
 
 /// From the store.
-async fn down(app: &App, opened: &Opened, from: &S3Path, to: &Path, delete: bool) -> Result<u8> {
+pub(super) async fn down(app: &App, opened: &Opened, from: &S3Path, to: &Path, delete: bool) -> Result<u8> {
     let doing = || format!("copy {from} to {}", to.display());
     let objects = opened.client.list_all(&from.bucket, &from.folder()).await?;
     if objects.is_empty() {
