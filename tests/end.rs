@@ -1,5 +1,5 @@
 //! The guard: the program that sees to the end of a cluster on its hosts, as a process, against a store that checks what
-//! it is sent.
+//! it is sent; and on hosts of real clusters.
 
 mod activity;
 mod clocks;
@@ -8,6 +8,8 @@ mod hostile;
 mod killed;
 mod phases;
 mod ray;
+mod rendered;
+mod rounds;
 mod saving;
 mod slot;
 mod speed;

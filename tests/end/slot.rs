@@ -14,12 +14,17 @@ const RAY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/end/ray.py");
 pub(super) const SECRET: &str = "the/secret+key";
 
 /// A stand-in: a process that prints its port to a file.
-struct StandIn {
+pub(super) struct StandIn {
     child: Child,
-    url: String,
+    pub(super) url: String,
 }
 
 impl StandIn {
+    /// The one of an object store.
+    pub(super) fn of_store(root: &Path) -> Self {
+        Self::start(STORE, root, "store")
+    }
+
     fn start(program: &str, root: &Path, name: &str) -> Self {
         let path = root.join(format!("{name}.port"));
         let child =
@@ -33,7 +38,8 @@ impl StandIn {
         assert_eq!(status, 200, "{said}");
     }
 
-    fn seen(&self) -> Value {
+    /// What it holds, and what it was asked for.
+    pub(super) fn seen(&self) -> Value {
         serde_json::from_str(&get(&format!("{}/-/seen", self.url), &[]).unwrap().1).unwrap()
     }
 }
