@@ -102,7 +102,9 @@ mod tests {
 
     #[test]
     fn a_job_is_said_to_have_ended_by_the_end_only_where_the_guard_knows_it() {
-        let of = |phase, stopped, newest| JobEnd::of("a", &seen(phase, stopped, newest), &SavedHere::default()).map(|end| end.to_string());
+        let of = |phase, stopped, newest| {
+            JobEnd::of("a", &seen(phase, stopped, newest), &SavedHere::default()).map(|end| end.to_string())
+        };
         assert_eq!(
             of(GuardPhase::Saved, false, Some("slot/checkpoint-00043")).unwrap(),
             "ended by the end of the cluster, at step 43; checkpoint s3://mine/run1/slot/checkpoint-00043"
