@@ -136,6 +136,10 @@ serve-story: testbed-up
 end-rounds:
     cargo test --test main end::rounds -- --ignored --nocapture
 
+# a job that goes on although its cluster ends, and an end that is called off, on this machine (eight minutes)
+end-story:
+    cargo test --test main -- --ignored --nocapture --test-threads=1 scenario::slot
+
 # two programs that renew one login at Chameleon at once, a hundred times
 login-rounds:
     cargo test --test main -- --ignored --nocapture chameleon::login::two_programs

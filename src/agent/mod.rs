@@ -10,6 +10,7 @@ pub mod end;
 mod ended;
 mod ends;
 mod errand;
+mod job_end;
 pub mod limits;
 mod scheduled_up;
 pub mod seen;
@@ -18,5 +19,6 @@ mod watch;
 pub mod watcher;
 
 pub use ended::Ended;
+pub use job_end::JobEnd;
 pub use scheduled_up::ScheduledUp;
 pub use watch::{Watched, watch};

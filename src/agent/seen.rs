@@ -98,6 +98,18 @@ impl Saved {
     }
 }
 
+/// A job, as a guard sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct JobRow {
+    /// Its id.
+    pub id: String,
+    /// Ray's status of it.
+    pub status: String,
+    /// The guard has stopped it.
+    pub stopped: bool,
+}
+
 /// When anybody last used the cluster, as its guard sees it.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -120,6 +132,8 @@ pub struct GuardState {
     pub end: Option<Timestamp>,
     /// By how many seconds its clock differs from the one of who gave it the end, if that is much.
     pub skew_s: Option<f64>,
+    /// The jobs that were at work since the end began, or are still.
+    pub jobs: Vec<JobRow>,
     /// What was saved.
     pub saved: Vec<Saved>,
     /// Whether all that is to be saved fits in the time that is left.

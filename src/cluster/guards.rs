@@ -41,6 +41,15 @@ pub async fn look_at_end(settings: &Settings, name: &ClusterName) -> Result<Opti
     tell(settings, store.state(), &settings.paths.cluster(name)).await
 }
 
+/// Looks at the guards of a cluster. `None` if it has none.
+///
+/// # Errors
+/// As [`look_at_end`], which asks the provider, too.
+pub async fn look_at_guards(settings: &Settings, name: &ClusterName) -> Result<Option<Seen>> {
+    let Some(store) = Store::open(&settings.paths, name)? else { return Err(super::unknown(&settings.paths, name)) };
+    tell(settings, store.state(), &settings.paths.cluster(name)).await
+}
+
 /// Has all hosts of a cluster save now what they save at its end.
 ///
 /// # Errors

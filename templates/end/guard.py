@@ -69,6 +69,7 @@ class Guard:
         self.copies = Copies(self.saver, self.folder)
         self.ray_at = self.activity_at = 0.0
         self.stopped_at = None
+        self.announced = ""
 
     def write(self):
         """Writes the state, if it is another one."""
@@ -106,8 +107,19 @@ class Guard:
             self.near(end, left)
         self.write()
 
+    def announce(self, end):
+        """Has the file say the end that programs look for in the data folder; no end: removes it."""
+        value = None if end is None else {"v": 1, "end": end.at, "why": end.why}
+        if value != self.announced:
+            try:
+                record.announce(self.settings["data"], value)
+            except OSError as error:
+                say("%s: %s" % (record.ANNOUNCED, error))
+            self.announced = value
+
     def wait(self, phase, left):
         """What is done while the end is far."""
+        self.announce(None)
         self.copies.mode = None
         if phase in WINDOW or phase == "over":
             # Called off: workers that Ray has lost become nodes again.
@@ -146,6 +158,7 @@ class Guard:
 
     def near(self, end, left):
         """What is done in the last minutes: the phases follow one another as time goes."""
+        self.announce(end)
         reserve = self.reserve()
         phase = self.state["phase"]
         if left <= 0:

@@ -16,6 +16,8 @@ import time
 SINCE_BOOT = 7
 # From how many seconds on it is reported that the two ways to know the end differ.
 SKEW_S = 60
+# The file in the data folder that says the end to programs that do not know Ray Train.
+ANNOUNCED = ".gpucl-end.json"
 PHASES = ("waiting", "draining", "saving", "saved", "over", "called_off")
 # The longest text of a failure that is kept.
 LONGEST = 300
@@ -82,6 +84,27 @@ def write_json(path, value):
         file.flush()
         os.fsync(file.fileno())
     os.replace(new, path)
+
+
+def announce(data, value):
+    """Replaces the file in the data folder that says the end to jobs, or removes it where `value` is None. The folder is the
+    jobs': what they have put under that name is replaced, and no link of theirs is followed."""
+    folder = os.open(data, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        new = "%s.%d.new" % (ANNOUNCED, os.getpid())
+        for name in (new, ANNOUNCED) if value is None else (new,):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=folder)
+        if value is not None:
+            file = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644, dir_fd=folder)
+            with open(file, "w", encoding="utf-8") as file:
+                # Jobs may be of another user.
+                os.fchmod(file.fileno(), 0o644)
+                json.dump(value, file)
+                file.write("\n")
+            os.replace(new, ANNOUNCED, src_dir_fd=folder, dst_dir_fd=folder)
+    finally:
+        os.close(folder)
 
 
 @contextlib.contextmanager

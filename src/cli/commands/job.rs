@@ -1,5 +1,6 @@
 //! `gpucl job`.
 
+pub(super) mod at_end;
 pub(super) mod follow;
 pub(super) mod ray_flags;
 pub(super) mod secrets;

@@ -12,10 +12,12 @@ use serde_json::json;
 use self::end::{end, exists, what_is_left};
 use self::keep::{Decision, Keep, Outcome, ask, decide, may_end};
 use self::outputs::{Destination, Outputs, fetch};
+use super::job::at_end::AtEnd;
 use super::job::follow::{End, Options, detached, follow};
 use super::job::secrets::sweep;
 use super::job::stop::until_stopped;
 use super::job::submit::{JobArgs, JobToSubmit, announce, ended};
+use super::save;
 use super::up::{self, Purpose};
 use crate::cli::app::App;
 use crate::cli::command_error::usage;
@@ -26,7 +28,9 @@ use crate::cli::target::Target;
 use crate::cluster::RayClient;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::ClusterName;
+use crate::ray::Job;
 use crate::spec::{Loaded, OutputPath, same_name};
+use crate::state::Lock;
 use crate::util::folder::Existing;
 
 /// How long an interrupted job may take to end before what it left is fetched.
@@ -80,6 +84,7 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
         ends: Ends::listen()?,
         reached: None,
         job: None,
+        ended: None,
         fetched: Outputs::default(),
         code: exit_code::DONE,
         name,
@@ -101,7 +106,7 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     let mut keep = run.decide(outcome).await;
     if let Some(id) = run.job.clone() {
         if outcome == Outcome::Done || keep != Keep::All {
-            if let Some(after) = run.bring_outputs(&id, outcome).await {
+            if let Some(after) = run.bring(&id, outcome, keep).await {
                 keep = run.decide(after).await;
             }
         } else {
@@ -160,6 +165,8 @@ struct Run<'a> {
     reached: Option<(Target, RayClient)>,
     /// The job's id, once it was submitted.
     job: Option<String>,
+    /// The job, once it has ended.
+    ended: Option<Box<Job>>,
     fetched: Outputs,
     code: u8,
 }
@@ -187,10 +194,12 @@ impl Run<'_> {
         announce(app, &id, &self.flag());
         self.job = Some(id.clone());
         let (target, client) = self.reached.insert((target, client));
-        match follow(app, client, &id, self.ends.wait(), Options { raw, leave_unread: false }).await? {
+        match follow(app, &self.name, client, &id, self.ends.wait(), Options { raw, leave_unread: false }).await? {
             End::Ended(job) => {
                 sweep(app, target, client).await;
-                Ok(ended(app, client, &job).await)
+                let code = ended(app, client, &job).await;
+                self.ended = Some(job);
+                Ok(code)
             }
             End::Interrupted | End::Unread => Err(interrupted(format!("follow job {id}"))),
         }
@@ -204,6 +213,22 @@ impl Run<'_> {
             Decision::Keep(keep) => keep,
             Decision::Ask(default) => ask(self.app, &self.name, &mut self.ends, default).await,
         }
+    }
+
+    /// Fetches the outputs, and has the rest saved where the hosts go. The cluster's agent takes nothing down meanwhile.
+    async fn bring(&mut self, id: &str, outcome: Outcome, keep: Keep) -> Option<Outcome> {
+        if !exists(self.app, &self.name).unwrap_or(true) {
+            return None;
+        }
+        let _lock = match Lock::take(&self.app.paths, &self.name, "run") {
+            Ok(lock) => lock,
+            Err(error) => {
+                self.failed(&error);
+                return (outcome == Outcome::Done).then_some(Outcome::Lost);
+            }
+        };
+        let after = self.bring_outputs(id, outcome).await;
+        if keep == Keep::Nothing { after.or(self.save(outcome).await) } else { after }
     }
 
     /// Fetches the outputs; a job that still runs is stopped first. Returns how that went if it decides anew what is
@@ -248,6 +273,25 @@ impl Run<'_> {
         };
         // Where the work was interrupted, that was decided before.
         is_done.then_some(after)
+    }
+
+    /// Has the hosts save what their spec says is saved before its end, which comes now. Returns as `bring_outputs`.
+    async fn save(&mut self, outcome: Outcome) -> Option<Outcome> {
+        let app = self.app;
+        let (target, _) = self.reached.as_ref()?;
+        let went = self.ends.unless(save::before_it_goes(app, target)).await;
+        if let Some(job) = &self.ended {
+            AtEnd::say(app, target, job).await;
+        }
+        let error = match went {
+            Some(Ok(())) => return None,
+            Some(Err(error)) => error,
+            None => interrupted("save what `end` names"),
+        };
+        let after = if error.kind() == ErrorKind::Cancelled { Outcome::Interrupted } else { Outcome::Lost };
+        self.failed(&error);
+        // Where the work was interrupted, that was decided before.
+        (outcome == Outcome::Done).then_some(after)
     }
 
     /// Outputs that are not there are an error after a job that succeeded.

@@ -24,15 +24,35 @@ pub(crate) async fn run(app: &App, _args: Args) -> anyhow::Result<u8> {
             .hint("`end: {save: [{from: results, to: here:results}]}` does; `gpucl up` takes it over")
             .into());
     }
+    save_all(app, &target).await?;
+    report(app, &target)?;
+    Ok(exit_code::DONE)
+}
+
+/// Saves what the spec of a cluster names, on the hosts and to this machine, and records what came of it.
+async fn save_all(app: &App, target: &Target) -> Result<()> {
     let (_handle, cancel) = Cancel::new();
     let settings = app.settings(app.plain_events(), cancel)?;
-    if all.iter().any(|save| !matches!(save.to, SaveTo::Here(_))) {
+    if wanted(target).iter().any(|save| !matches!(save.to, SaveTo::Here(_))) {
         app.ui.status("saving on the hosts");
         cluster::save_on_hosts(&settings, &target.name).await?;
     }
-    pass_here(app, &target, None).await?;
-    report(app, &target)?;
-    Ok(exit_code::DONE)
+    pass_here(app, target, None).await.map(|_| ())
+}
+
+/// The same before a cluster goes with its job: each line is said on stderr. Nothing is done where the spec names nothing.
+///
+/// # Errors
+/// If not all was saved.
+pub(super) async fn before_it_goes(app: &App, target: &Target) -> Result<()> {
+    if wanted(target).is_empty() {
+        return Ok(());
+    }
+    save_all(app, target).await?;
+    for saved in all_saved_of(target.folder()) {
+        app.ui.status(format_args!("saved {}", saved.line()));
+    }
+    is_all_saved(target)
 }
 
 /// Copies what the spec saves to this machine, for its agent. A pass that begins when the hosts have saved all is the last.
@@ -73,8 +93,6 @@ async fn pass_here(app: &App, target: &Target, last_pass_of: Option<u64>) -> Res
 /// # Errors
 /// If not all was saved.
 fn report(app: &App, target: &Target) -> Result<()> {
-    let silent = Seen::of(target.folder()).into_iter().flat_map(|seen| seen.hosts).filter(|host| host.guard.is_none());
-    let silent: Vec<String> = silent.map(|host| format!("{}: {}", host.host, host.error.unwrap_or_default())).collect();
     let saved = all_saved_of(target.folder());
     for one in &saved {
         if app.json() {
@@ -86,6 +104,14 @@ fn report(app: &App, target: &Target) -> Result<()> {
             app.ui.data(one.line());
         }
     }
+    is_all_saved(target)
+}
+
+/// An error with all that is not saved.
+fn is_all_saved(target: &Target) -> Result<()> {
+    let silent = Seen::of(target.folder()).into_iter().flat_map(|seen| seen.hosts).filter(|host| host.guard.is_none());
+    let silent: Vec<String> = silent.map(|host| format!("{}: {}", host.host, host.error.unwrap_or_default())).collect();
+    let saved = all_saved_of(target.folder());
     if silent.is_empty() && saved.iter().all(|one| one.complete) {
         return Ok(());
     }

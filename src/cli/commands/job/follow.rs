@@ -2,17 +2,21 @@
 
 use std::io::IsTerminal as _;
 use std::ops::ControlFlow;
+use std::time::Duration;
 
 use serde_json::json;
 use tokio::signal::unix::Signal;
 
+use super::at_end::AtEnd;
 use super::secrets::sweep;
 use super::show::{as_json, last_sentence};
 use crate::cli::app::App;
 use crate::cli::exit_code;
 use crate::cli::signals::ctrl_c;
 use crate::cli::target::Target;
-use crate::error::Result;
+use crate::cluster;
+use crate::error::{Error, Result};
+use crate::name::ClusterName;
 use crate::ray::{Client, Follow, FollowOptions, Followed, Job};
 
 /// The arguments of `job logs`.
@@ -56,11 +60,11 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
         }
         return Ok(exit_code::DONE);
     }
-    let end =
-        match follow(app, &client, id, pressed(&mut ctrl_c()?), Options { raw: args.raw, leave_unread: true }).await {
-            Ok(end) => end,
-            Err(error) => return Err(super::with_near_id(error, &client, id).await.into()),
-        };
+    let options = Options { raw: args.raw, leave_unread: true };
+    let end = match follow(app, &target.name, &client, id, pressed(&mut ctrl_c()?), options).await {
+        Ok(end) => end,
+        Err(error) => return Err(super::with_near_id(error, &client, id).await.into()),
+    };
     match end {
         End::Ended(job) => {
             sweep(app, &target, &client).await;
@@ -68,6 +72,7 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
                 app.ui.json(&as_json(&job));
             }
             app.ui.status(last_sentence(&client, &job).await);
+            AtEnd::say(app, &target, &job).await;
             Ok(exit_code::DONE)
         }
         End::Unread => Ok(exit_code::DONE),
@@ -89,9 +94,26 @@ pub(crate) struct Options {
     pub(crate) leave_unread: bool,
 }
 
-/// Follows a job's log to stdout, until the job ends or `interrupted` does.
+/// How often it is looked whether the cluster is still there.
+const GONE_EVERY: Duration = Duration::from_secs(5);
+
+/// Waits until a cluster is there no more, as far as this machine knows: its agent or another command has taken it down.
+async fn gone(app: &App, cluster: &ClusterName) -> Error {
+    loop {
+        tokio::time::sleep(GONE_EVERY).await;
+        if matches!(cluster::status(&app.paths, cluster), Ok(None)) {
+            return cluster::unknown(&app.paths, cluster);
+        }
+    }
+}
+
+/// Follows a job's log to stdout, until the job ends, or `interrupted` does, or the cluster is gone.
+///
+/// # Errors
+/// If the cluster is gone, or the job is lost.
 pub(crate) async fn follow(
     app: &App,
+    cluster: &ClusterName,
     client: &Client,
     id: &str,
     interrupted: impl Future<Output = ()>,
@@ -131,6 +153,7 @@ pub(crate) async fn follow(
             Followed::Left => End::Unread,
         },
         () = interrupted => End::Interrupted,
+        error = gone(app, cluster) => return Err(error),
     };
     shown.end();
     if !whole_line && !json && std::io::stdout().is_terminal() {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::at_end::AtEnd;
 use super::secrets::sweep;
 use crate::cli::app::App;
 use crate::cli::exit_code;
@@ -47,9 +48,11 @@ pub(crate) async fn list(app: &App, args: ListArgs) -> Result<u8> {
             (nodes.unwrap_or_default(), holdings.unwrap_or_default())
         }
     };
+    let seen = AtEnd::look(app, &target, &jobs).await;
     if app.json() {
         for job in &jobs {
             let mut line = as_json(job);
+            line["at_end"] = seen.of(job).map_or(Value::Null, |end| end.as_json(job));
             line["node"] = node_name(job, &nodes).into();
             if let Some(holding) = holdings.get(job.id()) {
                 line["holds"] = json!(holding.total());
@@ -74,7 +77,9 @@ pub(crate) async fn list(app: &App, args: ListArgs) -> Result<u8> {
         let held = holding.map(|holding| names(holding.held.keys(), &nodes).join(", "));
         let node = held.filter(|held| !held.is_empty()).or_else(|| node_name(job, &nodes)).unwrap_or_default();
         let command = shortened(&job.entrypoint);
-        table.row([job.id(), job.status.as_str(), &started, &ended, &took, &holds, &node, &command]);
+        let status =
+            seen.of(job).map_or(job.status.as_str().to_owned(), |_| format!("{}, at the end", job.status.as_str()));
+        table.row([job.id(), &status, &started, &ended, &took, &holds, &node, &command]);
     }
     app.ui.data(table);
     Ok(exit_code::DONE)
@@ -92,10 +97,12 @@ pub(crate) async fn status(app: &App, args: StatusArgs) -> Result<u8> {
     situation.growing = growing(&target.known.state);
     let reason = ray::reason(&job, &situation);
     let node = node_name(&job, &situation.nodes);
+    let at_end = AtEnd::look(app, &target, std::slice::from_ref(&job)).await.of(&job);
     if app.json() {
         let mut shown = as_json(&job);
         shown["node"] = node.into();
         shown["reason"] = reason.into();
+        shown["at_end"] = at_end.map_or(Value::Null, |end| end.as_json(&job));
         app.ui.json(&shown);
         return Ok(exit_code::DONE);
     }
@@ -107,6 +114,8 @@ pub(crate) async fn status(app: &App, args: StatusArgs) -> Result<u8> {
     line("id", Some(job.id().to_owned()));
     line("status", Some(job.status.as_str().to_owned()));
     line("reason", reason);
+    line("the end", at_end.as_ref().map(ToString::to_string));
+    line("goes on", at_end.and_then(|end| end.goes_on(&job)));
     line("command", Some(job.entrypoint.clone()));
     line("started", Some(shown_time(job.started())));
     line("ended", Some(shown_time(job.ended())));

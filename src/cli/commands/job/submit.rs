@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 use tokio::signal::unix::Signal;
 
+use super::at_end::AtEnd;
 use super::follow::{End, Options, detached, follow, pressed};
 use super::ray_flags::{Refused, amount, pair, resources, texts};
 use super::secrets::{JobSecrets, sweep};
@@ -113,10 +114,12 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
         return Ok(exit_code::DONE);
     }
     let options = Options { raw: args.raw, leave_unread: false };
-    match follow(app, &client, &id, pressed(&mut interrupts), options).await? {
+    match follow(app, &target.name, &client, &id, pressed(&mut interrupts), options).await? {
         End::Ended(job) => {
             sweep(app, &target, &client).await;
-            Ok(ended(app, &client, &job).await)
+            let code = ended(app, &client, &job).await;
+            AtEnd::say(app, &target, &job).await;
+            Ok(code)
         }
         End::Interrupted | End::Unread => Ok(detached(app, &id, &flag)),
     }
