@@ -38,6 +38,8 @@ pub struct Config {
     pub late: Duration,
     /// Lifetime of a token.
     pub token_life: Duration,
+    /// The list of sites that Chameleon publishes: names, and addresses of their pages.
+    pub sites: Vec<(String, String)>,
     /// The identity provider, which several sites share if theirs are equal.
     pub issuer: IssuerConfig,
     /// Whether a second lease with the same name is refused, as at Chameleon.
@@ -89,6 +91,7 @@ impl Default for Config {
             updating: Duration::ZERO,
             late: Duration::ZERO,
             token_life: Duration::from_secs(4 * 3600),
+            sites: vec![("CHI@UC".to_owned(), "https://chi.uc.chameleoncloud.org".to_owned())],
             issuer: IssuerConfig::default(),
             unique_lease_names: false,
             longest_lease: Duration::from_secs(604_800),
