@@ -142,7 +142,8 @@ fn without_the_list_the_sites_that_this_version_knows_are_used() {
     assert!(!Path::new(&scene.list()).exists());
     // What was kept before is somebody else's now: it is checked like an answer.
     std::fs::create_dir_all(scene.list().parent().unwrap()).unwrap();
-    let kept = json!({"v": 1, "at": jiff::Timestamp::now(), "items": [{"name": "CHI@UC", "web": "https://evil.example"}]});
+    let kept =
+        json!({"v": 1, "at": jiff::Timestamp::now(), "items": [{"name": "CHI@UC", "web": "https://evil.example"}]});
     std::fs::write(scene.list(), kept.to_string()).unwrap();
     scene.env.run(&login).exits(0).prints("logged in to CHI@UC");
     assert_eq!(scene.asked("evil.example"), 0);

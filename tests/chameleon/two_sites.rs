@@ -108,9 +108,7 @@ fn one_table_one_chart_a_lease_where_the_host_is_and_a_site_that_stops() {
         let all = runtime.block_on(site.all(User::Alice)).leases;
         all.iter().filter(|one| is_ours(one, &env)).count()
     };
-    let lease = |node: &str, name: &str| {
-        timed(&["lease", "--node", node, "--hours", "1", "--name", name]).0.exits(0)
-    };
+    let lease = |node: &str, name: &str| timed(&["lease", "--node", node, "--hours", "1", "--name", name]).0.exits(0);
     let _ = lease("gigaio01", "there").says("it goes to CHI@TACC: free now; CHI@UC: there is no host `gigaio01`");
     assert_eq!([leases(&uc), leases(&tacc)], [0, 1]);
     let _ = lease("liqid02", "here").says("it goes to CHI@UC: free now; CHI@TACC: there is no host `liqid02`");

@@ -296,7 +296,10 @@ mod tests {
         for (url, reason) in [
             (format!("http://{closed}/sites"), "refused"),
             (
-                server("HTTP/1.1 302 Found\r\nlocation: https://evil.example/sites\r\ncontent-length: 0\r\n\r\n".into()).0,
+                server(
+                    "HTTP/1.1 302 Found\r\nlocation: https://evil.example/sites\r\ncontent-length: 0\r\n\r\n".into(),
+                )
+                .0,
                 "it answered 302",
             ),
             (server("HTTP/1.1 503 No\r\ncontent-length: 0\r\n\r\n".into()).0, "it answered 503"),

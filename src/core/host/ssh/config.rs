@@ -122,7 +122,8 @@ pub(super) struct Block {
 }
 
 /// What to do about a machine whose key, made with it, is not known to be another for a good reason.
-pub(super) const ANOTHER_MACHINE: &str = "no key but its own is accepted; for another machine in its place: gpucl down, then gpucl up";
+pub(super) const ANOTHER_MACHINE: &str =
+    "no key but its own is accepted; for another machine in its place: gpucl down, then gpucl up";
 
 impl Block {
     /// Where the spec gives the host's key.

@@ -189,9 +189,9 @@ impl Connections {
         if block.trust != Trust::FirstUse {
             let error = Error::new(ErrorKind::Usage, doing());
             return Err(match block.trust {
-                Trust::Given => error
-                    .because("it was given, not recorded at the first connection")
-                    .hint(block.where_key_is_given()),
+                Trust::Given => {
+                    error.because("it was given, not recorded at the first connection").hint(block.where_key_is_given())
+                }
                 Trust::Made => error.because("the machine was made with it").hint(ANOTHER_MACHINE),
                 _ => error
                     .because("it is in your own known_hosts file, not in the cluster's")
