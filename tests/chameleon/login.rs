@@ -10,6 +10,7 @@ use gpucl::sandbox::chameleon::{Config, IssuerConfig, Sandbox, User};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
+use super::site::spec_into;
 use crate::support::TestEnv;
 
 /// What `ccauth clouds-yaml` writes, with the addresses of the stand-in.
@@ -436,12 +437,9 @@ fn of_several_projects_at_one_site_one_is_chosen_for_every_command() {
     lab.env.run(&["logout", "chameleon"]).exits(0);
     let unknown = lab.env.run(&["lease", "list", "--project", "CHI-9"]).exits(2);
     let _ = unknown.says("you are not in a project CHI-9; your projects are CHI-EXTRA (reader), CHI-TEST (");
-    let spec = |project: &str| {
-        let provider = format!("provider: {{name: chameleon{project}}}");
-        lab.env.spec(&format!("name: demo\n{provider}\nhosts: [{{node: liqid01}}]\nray: {{head: {{}}}}\n"))
-    };
+    let spec = |project: &str| spec_into(&lab.env, "liqid01", project, "");
     let _ = lab.env.run(&["plan", &spec("")]).says(choose);
-    let _ = lab.env.run(&["plan", &spec(", project: CHI-TEST")]).exits(0);
+    let _ = lab.env.run(&["plan", &spec("project: CHI-TEST")]).exits(0);
     let open = spec("");
     lab.env.set("OS_PROJECT_NAME", "CHI-TEST");
     let _ = lab.env.run(&["plan", &open]).exits(0);
