@@ -38,6 +38,10 @@ pub struct Config {
     pub late: Duration,
     /// Lifetime of a token.
     pub token_life: Duration,
+    /// More projects that every user is in, each with the only role there. Services know their usual one alone.
+    pub more_projects: Vec<(String, String)>,
+    /// The list of sites that Chameleon publishes: names, and addresses of their pages.
+    pub sites: Vec<(String, String)>,
     /// The identity provider, which several sites share if theirs are equal.
     pub issuer: IssuerConfig,
     /// Whether a second lease with the same name is refused, as at Chameleon.
@@ -89,6 +93,8 @@ impl Default for Config {
             updating: Duration::ZERO,
             late: Duration::ZERO,
             token_life: Duration::from_secs(4 * 3600),
+            more_projects: Vec::new(),
+            sites: vec![("CHI@UC".to_owned(), "https://chi.uc.chameleoncloud.org".to_owned())],
             issuer: IssuerConfig::default(),
             unique_lease_names: false,
             longest_lease: Duration::from_secs(604_800),

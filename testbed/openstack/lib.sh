@@ -3,20 +3,31 @@
 OPENSTACK=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$OPENSTACK/../hosts/lib.sh"
 
-ROOT=${GPUCL_OPENSTACK_ROOT:-/var/tmp/gpucl-openstack}
+# Two sites can run at once, each with its hosts; what the first has, and the second. Networks: floating addresses (the
+# first three parts of a /24), and fixed ones (a /22).
+# NODES: name:node_type:gpu_model:gpu_count:kind. kind: pool (Blazar's), broken (Blazar's, not reservable), plain (not Blazar's)
+case ${GPUCL_OPENSTACK_SITE:-1} in
+  1)
+    ROOT=/var/tmp/gpucl-openstack REGION=CHI@UC PORT=25000 PUBLIC=198.51.100 FIXED=10.140.80.0/22
+    FIXED_NETWORK=gpucl-openstack FIXED_BRIDGE=gpuclos0 CHAIN=GPUCL-OS
+    NODES="liqid01:compute_liqid:A100:2:pool liqid02:compute_liqid:A100:1:pool c03-04:gpu_mi100:MI100:2:pool c03-05:gpu_mi100:MI100:2:pool broken01:compute_liqid:A100:2:broken plain01:-:-:0:plain"
+    ;;
+  2)
+    ROOT=/var/tmp/gpucl-openstack-2 REGION=CHI@TACC PORT=25020 PUBLIC=203.0.113 FIXED=10.140.84.0/22
+    FIXED_NETWORK=gpucl-openstack-2 FIXED_BRIDGE=gpuclos1 CHAIN=GPUCL-OS2
+    NODES="gigaio01:compute_gigaio:A100:2:pool gigaio02:compute_gigaio:A100:1:pool"
+    ;;
+  *) die "GPUCL_OPENSTACK_SITE is 1 or 2" ;;
+esac
+ROOT=${GPUCL_OPENSTACK_ROOT:-$ROOT} REGION=${GPUCL_OPENSTACK_REGION:-$REGION} PORT=${GPUCL_OPENSTACK_PORT:-$PORT}
+PUBLIC=${GPUCL_OPENSTACK_PUBLIC:-$PUBLIC} FIXED=${GPUCL_OPENSTACK_FIXED:-$FIXED} NODES=${GPUCL_OPENSTACK_NODES:-$NODES}
+FIXED_NETWORK=${GPUCL_OPENSTACK_NETWORK:-$FIXED_NETWORK} FIXED_BRIDGE=${GPUCL_OPENSTACK_BRIDGE:-$FIXED_BRIDGE} CHAIN=${GPUCL_OPENSTACK_CHAIN:-$CHAIN}
+FIXED_GATEWAY=${FIXED%.*}.1
 ETC=$ROOT/etc LOG=$ROOT/log RUN=$ROOT/run DATA=$ROOT/data
-REGION=${GPUCL_OPENSTACK_REGION:-CHI@UC}
 # Every account's password. Everything listens on loopback only.
 PASS=gpucl
 MAX_LEASE_SECONDS=604800
-# name:node_type:gpu_model:gpu_count:kind. kind: pool (Blazar's), broken (Blazar's, not reservable), plain (not Blazar's)
-NODES="liqid01:compute_liqid:A100:2:pool liqid02:compute_liqid:A100:1:pool c03-04:gpu_mi100:MI100:2:pool c03-05:gpu_mi100:MI100:2:pool broken01:compute_liqid:A100:2:broken plain01:-:-:0:plain"
-# The networks: floating addresses (the first three parts of a /24), and the fixed ones.
-PUBLIC=${GPUCL_OPENSTACK_PUBLIC:-198.51.100}
-FIXED=10.140.80.0/22 FIXED_GATEWAY=10.140.80.1 FIXED_BRIDGE=gpuclos0 FIXED_NETWORK=gpucl-openstack
-
 # Consecutive ports, all on loopback.
-PORT=${GPUCL_OPENSTACK_PORT:-25000}
 P_KEYSTONE=$PORT P_PLACEMENT=$((PORT + 1)) P_GLANCE=$((PORT + 2)) P_NEUTRON=$((PORT + 3)) P_NOVA=$((PORT + 4)) P_BLAZAR=$((PORT + 5))
 P_DB=$((PORT + 6)) P_AMQP=$((PORT + 7)) P_DIST=$((PORT + 8)) P_EPMD=$((PORT + 9)) P_FAULTS=$((PORT + 10)) P_FAULTS_CONTROL=$((PORT + 11))
 KS=http://127.0.0.1:$P_KEYSTONE
@@ -90,6 +101,8 @@ dead() {
 http_answers() { [ "$(curl -s -o /dev/null -m 3 -w '%{http_code}' "$1")" != 000 ]; }
 tcp_answers() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 sql() { mariadb --no-defaults -uroot -S "$RUN/mysql.sock" -N -e "$1"; }
+# The label of all hosts on the network.
+OF=gpucl-openstack-of=$FIXED_NETWORK
 # The state (ROOT) that made the hosts' network. Empty if there is none.
 network_owner() { docker network inspect -f '{{index .Labels "gpucl-openstack"}}' "$FIXED_NETWORK" 2>/dev/null || true; }
 # The container of a server.

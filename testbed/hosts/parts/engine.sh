@@ -10,7 +10,7 @@ tools() {
   done
   # The engine is needed only when none answers; the command line may come from another package.
   docker version >/dev/null 2>&1 || { command -v dockerd >/dev/null && command -v docker >/dev/null; } || missing+=(docker.io)
-  [ ${#missing[@]} = 0 ] || { apt-get -q update; apt-get install -y -q --no-install-recommends "${missing[@]}"; }
+  [ ${#missing[@]} = 0 ] || { apt-get -q update; apt-get install -y -q -o DPkg::Lock::Timeout=600 --no-install-recommends "${missing[@]}"; }
 }
 
 engine() {

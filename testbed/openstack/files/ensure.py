@@ -1,5 +1,6 @@
 """ensure.py: makes the resources that a fresh cloud needs, unless they exist. Run by up with the services' Python.
 usage: ensure.py identity | resources | blazar | credentials"""
+import ipaddress
 import json
 import os
 import sys
@@ -90,9 +91,10 @@ def resources(admin):
     public = network({"name": "public", "router:external": True, "shared": False, "provider:network_type": "flat", "provider:physical_network": "public"})
     subnet({"name": "public-subnet", "network_id": public["id"], "cidr": PUBLIC + ".0/24", "gateway_ip": PUBLIC + ".1", "enable_dhcp": False,
             "allocation_pools": [{"start": PUBLIC + ".10", "end": PUBLIC + ".199"}]})
+    inner = ipaddress.ip_network(FIXED)
     shared = network({"name": "sharednet1", "shared": True, "provider:network_type": "vlan", "provider:physical_network": "physnet1", "provider:segmentation_id": 150})
     inside = subnet({"name": "sharednet1-subnet", "network_id": shared["id"], "cidr": FIXED, "gateway_ip": GATEWAY, "enable_dhcp": True,
-                     "allocation_pools": [{"start": "10.140.81.10", "end": "10.140.83.200"}]})
+                     "allocation_pools": [{"start": str(inner[266]), "end": str(inner[968])}]})
     router = admin.ensure(NETWORK + "/routers", "routers", "router", {"name": "sharednet1-router", "external_gateway_info": {"network_id": public["id"]}})
     ports = admin("GET", NETWORK + "/ports?device_id=" + router["id"])["ports"]
     if not any(p["fixed_ips"] and p["fixed_ips"][0]["subnet_id"] == inside["id"] for p in ports):

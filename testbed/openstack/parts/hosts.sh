@@ -36,24 +36,24 @@ rule() { iptables -w 10 -t "$1" -C "${@:2}" 2>/dev/null || iptables -w 10 -t "$1
 rules() {
   local c bridge
   bridge=$(docker network inspect -f '{{index .Options "com.docker.network.bridge.name"}}' "$NETWORK")
-  for c in nat:GPUCL-OS nat:GPUCL-OS-POST filter:GPUCL-OS filter:GPUCL-OS-FORWARD; do iptables -w 10 -t "${c%:*}" -nL "${c#*:}" >/dev/null 2>&1 || iptables -w 10 -t "${c%:*}" -N "${c#*:}"; done
-  rule nat OUTPUT -j GPUCL-OS; rule nat PREROUTING -j GPUCL-OS
+  for c in "nat:$CHAIN" "nat:$CHAIN-POST" "filter:$CHAIN" "filter:$CHAIN-FORWARD"; do iptables -w 10 -t "${c%:*}" -nL "${c#*:}" >/dev/null 2>&1 || iptables -w 10 -t "${c%:*}" -N "${c#*:}"; done
+  rule nat OUTPUT -j "$CHAIN"; rule nat PREROUTING -j "$CHAIN"
   # For a server that connects to a floating address of its own network.
-  rule nat GPUCL-OS-POST -s "$FIXED" -d "$FIXED" -m conntrack --ctstate DNAT -j MASQUERADE
-  rule nat POSTROUTING -j GPUCL-OS-POST
+  rule nat "$CHAIN-POST" -s "$FIXED" -d "$FIXED" -m conntrack --ctstate DNAT -j MASQUERADE
+  rule nat POSTROUTING -j "$CHAIN-POST"
   # This machine is outside of the network: it must not reach fixed addresses.
-  rule filter GPUCL-OS -d "$FIXED" -m conntrack --ctdir ORIGINAL ! --ctstate DNAT -j REJECT --reject-with icmp-host-unreachable
-  rule filter OUTPUT -j GPUCL-OS
+  rule filter "$CHAIN" -d "$FIXED" -m conntrack --ctdir ORIGINAL ! --ctstate DNAT -j REJECT --reject-with icmp-host-unreachable
+  rule filter OUTPUT -j "$CHAIN"
   # Hosts reach the registry and the apt repositories of testbed/hosts, and are reached from there by floating addresses
   # only.
-  rule filter GPUCL-OS-FORWARD -i "$bridge" -o "$FIXED_BRIDGE" -m conntrack --ctstate ESTABLISHED,RELATED,DNAT -j ACCEPT
-  rule filter GPUCL-OS-FORWARD -i "$FIXED_BRIDGE" -o "$bridge" -j ACCEPT
-  rule filter DOCKER-USER -j GPUCL-OS-FORWARD
+  rule filter "$CHAIN-FORWARD" -i "$bridge" -o "$FIXED_BRIDGE" -m conntrack --ctstate ESTABLISHED,RELATED,DNAT -j ACCEPT
+  rule filter "$CHAIN-FORWARD" -i "$FIXED_BRIDGE" -o "$bridge" -j ACCEPT
+  rule filter DOCKER-USER -j "$CHAIN-FORWARD"
 }
 
 wiring() {
   fixed_network; rules
-  start wire /usr/bin/python3 "$OPENSTACK/wire" --root "$ROOT"
+  start wire /usr/bin/python3 "$OPENSTACK/wire" --root "$ROOT" --network "$FIXED_NETWORK" --chain "$CHAIN"
   start faults /usr/bin/python3 "$OPENSTACK/faults" --listen "127.0.0.1:$P_FAULTS" --control "127.0.0.1:$P_FAULTS_CONTROL" --credentials "$CREDENTIALS"
   wait_for 20 faults tcp_answers "$P_FAULTS_CONTROL"
   alive wire || { cat "$LOG/wire.log"; return 1; }

@@ -9,9 +9,9 @@ unrule() {
 }
 # Removes the hosts' network, the hosts on it, and the rules that lead there.
 remove_network() {
-  docker ps -aq --filter label=gpucl-openstack | xargs -r docker rm -fv >/dev/null
-  unrule nat GPUCL-OS OUTPUT PREROUTING; unrule nat GPUCL-OS-POST POSTROUTING
-  unrule filter GPUCL-OS OUTPUT; unrule filter GPUCL-OS-FORWARD DOCKER-USER
+  docker ps -aq --filter "label=$OF" | xargs -r docker rm -fv >/dev/null
+  unrule nat "$CHAIN" OUTPUT PREROUTING; unrule nat "$CHAIN-POST" POSTROUTING
+  unrule filter "$CHAIN" OUTPUT; unrule filter "$CHAIN-FORWARD" DOCKER-USER
   # The route goes with the bridge.
   ! docker network inspect "$FIXED_NETWORK" >/dev/null 2>&1 || docker network rm "$FIXED_NETWORK" >/dev/null
 }
