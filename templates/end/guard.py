@@ -341,14 +341,14 @@ def tell(home):
 def save(home):
     """Saves everything once."""
     guard = Guard(home)
-    whole, end = False, time.monotonic() + PATIENCE_S
+    whole, least, end = False, None, time.monotonic() + PATIENCE_S
     with record.locked(guard.folder.path(".pass.lock"), LOCK_S):
         while not whole:
-            before = guard.saver.sent
             whole = guard.saver.pass_once(False, slice_s=3600)
-            goes_on = guard.saver.sent > before
-            if goes_on:
-                end = time.monotonic() + PATIENCE_S
+            # As long as less is missing than ever before, it goes on.
+            missing = guard.saver.missing()
+            if least is None or missing < least:
+                least, end = missing, time.monotonic() + PATIENCE_S
             if not whole and time.monotonic() > end:
                 break
             if not whole:
