@@ -46,6 +46,8 @@ STOPS_S = 15
 MEASURED_S = 20
 # How long `save` waits for a checkpoint that is being written, in seconds, and for another pass.
 PATIENCE_S, LOCK_S = 15, 120
+# How long `save` goes on trying where something fails, in seconds.
+REFUSED_S = 5
 # How often it is looked whether something is new after everything was saved, in seconds.
 AFTER_S = 5
 WINDOW = ("draining", "saving", "saved")
@@ -349,7 +351,7 @@ def save(home):
             missing = guard.saver.missing()
             if least is None or missing < least:
                 least, end = missing, time.monotonic() + PATIENCE_S
-            if not whole and time.monotonic() > end:
+            if not whole and time.monotonic() > end - (PATIENCE_S - REFUSED_S if any(thing.failed for thing in guard.saver.things) else 0):
                 break
             if not whole:
                 time.sleep(TICK_S)

@@ -21,7 +21,7 @@ from record import Failed, one_line, read_json, since_boot, to_text, write_json
 from s3 import Refusal
 
 # The size of a part of a large file, in bytes, unless it had too many; a file of one part is sent whole.
-PART, MOST_PARTS = 8 << 20, 9000
+PART, MOST_PARTS = 5 << 20, 9000
 # How many calls are made at once, and how many bytes they carry together.
 CALLS, CARRIED = 16, 64 << 20
 # Up to how many seconds a call is quick, and from how many on it is slow.
@@ -55,7 +55,7 @@ class Room:
     newer and matters more soon has its turn."""
 
     def __init__(self, most):
-        self.used, self.allowed, self.most, self.changed = 0, 2 * PART, most, threading.Condition()
+        self.used, self.allowed, self.most, self.changed = 0, PART, most, threading.Condition()
 
     def take(self, count):
         """Waits until there is room; returns what to give back."""
@@ -171,7 +171,7 @@ class Thing:
         # Whether the last look's copying was cut by the time, and whether there was anything to copy.
         self.cut = self.worked = False
         # Whether the last look saw a checkpoint for the first time.
-        self.unknown = False
+        self.unknown, self.left, self.newest_at = False, {}, 0
 
     def look(self, final):
         """Looks what is there, and what of it has to be copied, in which order."""
@@ -196,7 +196,10 @@ class Thing:
             else:
                 self.waiting.extend(wanted)
         self.looks = looks
-        self.newest = max(saved, default=(0, None))[1]
+        with self.lock:
+            # Of each checkpoint that is not whole there, when it was written and how many files are missing.
+            self.left = {unit: [when, len(wanted)] for when, unit, wanted in whole}
+            self.newest_at, self.newest = max(saved, default=(0, None))
         whole.sort(key=lambda one: (one[0], natural(one[1])), reverse=True)
         # Per run, when the newest checkpoint so far was written.
         first, later, newest = [], [], {}
@@ -214,6 +217,15 @@ class Thing:
         self.todo = first + rest + later
         self.missing_bytes = sum(entry.size for _, entry, _ in self.todo) + sum(entries[name].size for name in self.waiting)
         self.missing_files = len(self.todo) + len(self.waiting)
+
+    def is_saved(self, name):
+        """Notes that a file is there now, and perhaps a whole checkpoint."""
+        with self.lock:
+            unit = unit_of(name)
+            if unit in self.left:
+                self.left[unit][1] -= 1
+                if not self.left[unit][1] and self.left[unit][0] >= self.newest_at:
+                    self.newest_at, self.newest = self.left[unit][0], unit
 
     def is_new(self, name, entry):
         """Whether a file is not saved as it is."""
@@ -416,6 +428,7 @@ class Copying:
         self.thing.there[name] = (entry.size, tag)
         self.thing.manifest.note({"name": name, "size": entry.size, "sha256": digest, "stamp": entry.stamp, "tag": tag})
         self.thing.unverified = True
+        self.thing.is_saved(name)
 
 
 def is_there(found, row):
