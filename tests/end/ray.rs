@@ -31,7 +31,8 @@ fn the_pinned_ray_drains_its_workers_and_stops_jobs_as_the_guard_asks() {
     );
     let _ = env.run(&["up"]).exits(0);
     let hosts = env.home().join(".local/share/gpucl/hosts");
-    let home = std::fs::read_dir(hosts).unwrap().flatten().map(|entry| entry.path()).find(|path| path.is_dir()).unwrap();
+    let home =
+        std::fs::read_dir(hosts).unwrap().flatten().map(|entry| entry.path()).find(|path| path.is_dir()).unwrap();
     let nodes: Value = serde_json::from_slice(&std::fs::read(home.join("nodes.json")).unwrap()).unwrap();
     let prepared = std::fs::read_to_string(home.join("prepared/prepare")).unwrap();
     let ray_env = prepared.lines().find_map(|line| line.strip_prefix("ray_env ")).unwrap().trim();
@@ -51,7 +52,8 @@ fn the_pinned_ray_drains_its_workers_and_stops_jobs_as_the_guard_asks() {
 
     slot.ends_in(60, 1);
     slot.run();
-    let state = slot.until("the worker is drained", 60, |state| state["drained"].as_array().is_some_and(|all| !all.is_empty()));
+    let state =
+        slot.until("the worker is drained", 60, |state| state["drained"].as_array().is_some_and(|all| !all.is_empty()));
     assert_eq!(state["jobs"][0]["status"], "RUNNING", "the job has its grace: {state}");
     let state = slot.until("the job is stopped", 80, |state| state["jobs"][0]["status"] == "STOPPED");
     assert_eq!(state["jobs"][0]["stopped"], true);

@@ -243,6 +243,9 @@ class Handler(socketserver.StreamRequestHandler):
             if FAULTS["away"] and not ours:
                 return
             body = self.body(int(headers.get("content-length", 0)), None if ours else FAULTS["rate"])
+            if len(body) < int(headers.get("content-length", 0)):
+                # Whoever sent it has ended.
+                return
             if ours:
                 status, more, content = 200, {}, control(method, path, body)
             else:
