@@ -110,6 +110,10 @@ fan-out hosts="1,8,32,128": testbed-up
 sync-bench bytes="1073741824":
     GPUCL_SYNC_BYTES={{ bytes }} cargo test --test main sync_against_rsync -- --ignored --nocapture
 
+# what the guard of an end saves per second: a hundred thousand small files and a large one, with a stand-in of a store
+end-speed:
+    cargo test --test main end::speed -- --ignored --nocapture
+
 # startup time and memory of the program
 bench:
     cargo build --release

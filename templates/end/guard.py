@@ -46,6 +46,8 @@ STOPS_S = 15
 MEASURED_S = 20
 # How long `save` waits for a checkpoint that is being written, in seconds, and for another pass.
 PATIENCE_S, LOCK_S = 15, 120
+# How long `save` goes on trying where something fails, in seconds.
+REFUSED_S = 5
 # How often it is looked whether something is new after everything was saved, in seconds.
 AFTER_S = 5
 WINDOW = ("draining", "saving", "saved")
@@ -354,15 +356,15 @@ def tell(home):
 def save(home):
     """Saves everything once."""
     guard = Guard(home)
-    whole, end = False, time.monotonic() + PATIENCE_S
+    whole, least, end = False, None, time.monotonic() + PATIENCE_S
     with record.locked(guard.folder.path(".pass.lock"), LOCK_S):
         while not whole:
-            before = guard.saver.sent
             whole = guard.saver.pass_once(False, slice_s=3600)
-            goes_on = guard.saver.sent > before
-            if goes_on:
-                end = time.monotonic() + PATIENCE_S
-            if not whole and time.monotonic() > end:
+            # As long as less is missing than ever before, it goes on.
+            missing = guard.saver.missing()
+            if least is None or missing < least:
+                least, end = missing, time.monotonic() + PATIENCE_S
+            if not whole and time.monotonic() > end - (PATIENCE_S - REFUSED_S if any(thing.failed for thing in guard.saver.things) else 0):
                 break
             if not whole:
                 time.sleep(TICK_S)

@@ -21,9 +21,11 @@ from record import Failed, one_line, read_json, since_boot, to_text, write_json
 from s3 import Refusal
 
 # The size of a part of a large file, in bytes, unless it had too many; a file of one part is sent whole.
-PART, MOST_PARTS = 8 << 20, 9000
+PART, MOST_PARTS = 5 << 20, 9000
 # How many calls are made at once, and how many bytes they carry together.
 CALLS, CARRIED = 16, 64 << 20
+# Up to how many seconds a call is quick, and from how many on it is slow.
+QUICK_S, SLOW_S = 2, 8
 # How long one look's copying goes on before the next look, in seconds; ten times the look if that takes longer.
 SLICE_S = 5
 # How far two looks must lie apart to see that a checkpoint changes, in seconds.
@@ -49,24 +51,28 @@ def unit_of(name):
 
 
 class Room:
-    """How many bytes may be carried at once."""
+    """How many bytes may be carried at once: more where calls are quick, few where the store is slow, so that what is
+    newer and matters more soon has its turn."""
 
     def __init__(self, most):
-        self.left, self.most, self.changed = most, most, threading.Condition()
+        self.used, self.allowed, self.most, self.changed = 0, PART, most, threading.Condition()
 
     def take(self, count):
         """Waits until there is room; returns what to give back."""
-        count = min(count, self.most)
         with self.changed:
-            while self.left < count:
+            while self.used and self.used + count > self.allowed:
                 self.changed.wait()
-            self.left -= count
+            self.used += count
         return count
 
-    def give(self, count):
-        """Gives room back."""
+    def give(self, count, took):
+        """Gives room back, after a call that took so many seconds."""
         with self.changed:
-            self.left += count
+            self.used -= count
+            if took < QUICK_S:
+                self.allowed = min(self.most, self.allowed + count)
+            elif took > SLOW_S:
+                self.allowed = max(PART, self.allowed // 2)
             self.changed.notify_all()
 
 
@@ -164,6 +170,8 @@ class Thing:
         self.lock, self.pause, self.again, self.verify_at = threading.Lock(), PAUSE_S, 0.0, 0.0
         # Whether the last look's copying was cut by the time, and whether there was anything to copy.
         self.cut = self.worked = False
+        # Whether the last look saw a checkpoint for the first time.
+        self.unknown, self.left, self.newest_at = False, {}, 0
 
     def look(self, final):
         """Looks what is there, and what of it has to be copied, in which order."""
@@ -171,13 +179,14 @@ class Thing:
         units, self.todo, self.waiting = collections.defaultdict(list), [], []
         for name in entries:
             units[unit_of(name)].append(name)
-        looks, whole, saved = {}, [], []
+        looks, whole, saved, self.unknown = {}, [], [], False
         for unit, names in units.items():
             if unit is None:
                 continue
             seen = hash(frozenset((name, entries[name].size, entries[name].time) for name in names))
             before, since = self.looks.get(unit, (None, 0))
             looks[unit] = (seen, since if seen == before else now)
+            self.unknown = self.unknown or (before is None and not final)
             wanted = [name for name in names if self.is_new(name, entries[name])]
             when = max(entries[name].time for name in names)
             if not wanted:
@@ -187,7 +196,10 @@ class Thing:
             else:
                 self.waiting.extend(wanted)
         self.looks = looks
-        self.newest = max(saved, default=(0, None))[1]
+        with self.lock:
+            # Of each checkpoint that is not whole there, when it was written and how many files are missing.
+            self.left = {unit: [when, len(wanted)] for when, unit, wanted in whole}
+            self.newest_at, self.newest = max(saved, default=(0, None))
         whole.sort(key=lambda one: (one[0], natural(one[1])), reverse=True)
         # Per run, when the newest checkpoint so far was written.
         first, later, newest = [], [], {}
@@ -205,6 +217,15 @@ class Thing:
         self.todo = first + rest + later
         self.missing_bytes = sum(entry.size for _, entry, _ in self.todo) + sum(entries[name].size for name in self.waiting)
         self.missing_files = len(self.todo) + len(self.waiting)
+
+    def is_saved(self, name):
+        """Notes that a file is there now, and perhaps a whole checkpoint."""
+        with self.lock:
+            unit = unit_of(name)
+            if unit in self.left:
+                self.left[unit][1] -= 1
+                if not self.left[unit][1] and self.left[unit][0] >= self.newest_at:
+                    self.newest_at, self.newest = self.left[unit][0], unit
 
     def is_new(self, name, entry):
         """Whether a file is not saved as it is."""
@@ -261,6 +282,7 @@ class Copying:
         self.wait(4 * CALLS)
 
         def guarded():
+            begun = time.monotonic()
             try:
                 return work(*arguments)
             except Refusal as refusal:
@@ -270,7 +292,7 @@ class Copying:
             except OSError as error:
                 self.failures.append(Refusal("other", one_line("%s cannot be saved: %s" % (arguments[0], error))))
             finally:
-                self.room.give(taken)
+                self.room.give(taken, time.monotonic() - begun)
 
         done = self.pool.submit(guarded)
         self.running.add(done)
@@ -406,6 +428,7 @@ class Copying:
         self.thing.there[name] = (entry.size, tag)
         self.thing.manifest.note({"name": name, "size": entry.size, "sha256": digest, "stamp": entry.stamp, "tag": tag})
         self.thing.unverified = True
+        self.thing.is_saved(name)
 
 
 def is_there(found, row):
@@ -446,6 +469,10 @@ class Saver:
             thing.cut, begun = False, time.monotonic()
             thing.place.refresh()
             thing.look(final)
+            if thing.unknown:
+                # It comes first once two looks have seen the same of it.
+                time.sleep(APART_S)
+                thing.look(final)
             if thing.there is None:
                 thing.there = thing.place.list(begun + 60)
             took = time.monotonic() - begun

@@ -154,7 +154,7 @@ class Data:
         """Takes a file into the list."""
         name = named("/".join(parts + (leaf,)))
         if name in found:
-            # Another name that cannot be told from it at the destination.
+            # Another name that would be the same at the destination.
             self.skipped.append(name)
             return
         found[name] = Entry(seen.st_size, [seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns, seen.st_ino], seen.st_mtime_ns)

@@ -94,6 +94,8 @@ def drain(url, words):
 def main():
     if sys.argv[1] == "drain":
         return drain(sys.argv[2], sys.argv[3:])
+    # A guard that is killed leaves connections behind.
+    socketserver.ThreadingTCPServer.handle_error = lambda *_: None
     socketserver.ThreadingTCPServer.daemon_threads = True
     server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler)
     with open(sys.argv[1] + ".new", "w") as file:

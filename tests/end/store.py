@@ -243,6 +243,9 @@ class Handler(socketserver.StreamRequestHandler):
             if FAULTS["away"] and not ours:
                 return
             body = self.body(int(headers.get("content-length", 0)), None if ours else FAULTS["rate"])
+            if len(body) < int(headers.get("content-length", 0)):
+                # Whoever sent it has ended.
+                return
             if ours:
                 status, more, content = 200, {}, control(method, path, body)
             else:
@@ -262,6 +265,8 @@ class Handler(socketserver.StreamRequestHandler):
             try:
                 self.wfile.write(head.encode() + b"\r\n" + (b"" if method == "HEAD" else content))
             except OSError:
+                return
+            if headers.get("connection", "").lower() == "close":
                 return
 
     def body(self, length, rate):
