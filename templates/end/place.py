@@ -5,6 +5,7 @@ ends. Standard library only, Python 3.6 or newer.
 """
 
 import contextlib
+import errno
 import hashlib
 import os
 import stat
@@ -221,9 +222,10 @@ def failing(name, then=None):
     except OSError as error:
         if then is not None:
             then()
-        # No space, too large, over quota.
-        kind = "full" if error.errno in (28, 27, 122) else "other"
-        raise Refusal(kind, "%s cannot be written: %s" % (one_line(name), error.strerror)) from None
+        kind = "full" if error.errno in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT) else "other"
+        # Parts that are gone are begun anew, as those of a store.
+        code = "NoSuchUpload" if error.errno == errno.ENOENT else ""
+        raise Refusal(kind, "%s cannot be written: %s" % (one_line(name), error.strerror), code) from None
 
 
 def digest_of(handle):
