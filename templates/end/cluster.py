@@ -65,6 +65,9 @@ class Ray:
     def drain(self, node, seconds, why):
         """Says to a node that it ends in so many seconds: what runs there is asked to save, and nothing new comes."""
         environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+        # Ray's commands take 127.0.0.1 for this machine's address in its network otherwise, where a head that keeps to the
+        # loopback does not listen: they wait for it in vain.
+        environment["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
         if self.settings.get("token"):
             environment.update({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": self.settings["token"]})
         words = [self.settings["ray"], "drain-node", "--address", self.settings["gcs"], "--node-id", node]

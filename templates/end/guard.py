@@ -181,31 +181,43 @@ class Guard:
             self.enter("saved")
 
     def see_to_ray(self, end, left, reserve):
-        """Drains workers that are not drained yet, and stops jobs whose grace is over."""
-        trouble = None
-        try:
-            for node in self.ray.workers():
-                # Its supervisor starts a drained worker anew as another node, which is drained as well.
-                if node not in self.state["drained"]:
-                    self.ray.drain(node, max(1, left - reserve), end.why)
-                    self.state["drained"].append(node)
-                    self.write()
-            before = {job["id"]: job for job in self.state["jobs"]}
-            jobs = [job for job in self.ray.jobs() if job["status"] in cluster.AT_WORK or job["id"] in before]
-            self.state["jobs"] = [
-                {"id": job["id"], "status": job["status"], "stopped": before.get(job["id"], {}).get("stopped", False)} for job in jobs
-            ]
-            if left <= reserve:
-                for job, row in zip(jobs, self.state["jobs"]):
-                    if job["status"] in cluster.AT_WORK and job["stoppable"] and not row["stopped"]:
-                        self.ray.stop(job["id"])
-                        row["stopped"] = True
-                        self.write()
-        except Failed as failure:
-            trouble = str(failure)
-            if trouble != self.state["trouble"]:
-                say(trouble)
+        """Stops jobs whose grace is over, and drains workers that are not drained yet. What fails of the one does not hold up
+        the other."""
+        troubles = []
+        for see in (lambda: self.see_to_jobs(left <= reserve), lambda: self.see_to_workers(end, left - reserve)):
+            try:
+                see()
+            except Failed as failure:
+                troubles.append(str(failure))
+        trouble = "; ".join(troubles) or None
+        if trouble and trouble != self.state["trouble"]:
+            say(trouble)
         self.state["trouble"] = trouble
+
+    def see_to_jobs(self, is_over):
+        """Looks at jobs, and stops those at work once their grace is over."""
+        before = {job["id"]: job for job in self.state["jobs"]}
+        jobs = [job for job in self.ray.jobs() if job["status"] in cluster.AT_WORK or job["id"] in before]
+        self.state["jobs"] = [
+            {"id": job["id"], "status": job["status"], "stopped": before.get(job["id"], {}).get("stopped", False)} for job in jobs
+        ]
+        for job, row in zip(jobs, self.state["jobs"]):
+            if is_over and job["status"] in cluster.AT_WORK and job["stoppable"] and not row["stopped"]:
+                self.ray.stop(job["id"])
+                row["stopped"] = True
+                self.write()
+
+    def see_to_workers(self, end, seconds):
+        """Drains the next worker that is not drained yet. Its supervisor starts a drained one anew as another node, which is
+        drained as well."""
+        for node in self.ray.workers():
+            if node not in self.state["drained"] and seconds > 0:
+                self.ray.drain(node, max(1, seconds), end.why)
+                self.state["drained"].append(node)
+                self.write()
+                # Ray's command takes seconds: jobs are looked at before the next one.
+                self.ray_at = 0.0
+                break
 
     def is_free(self):
         """Whether nothing works any more, so that the last copy can begin early; never known where this host does not lead."""
