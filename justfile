@@ -189,6 +189,13 @@ real-gpus:
 more-local:
     cargo test --test main -- --ignored --nocapture --test-threads=1 scenario::one_run scenario::setup
 
+# two sites of the real OpenStack at once: one table, one chart, a lease at the site that has the host; then one of them
+# is stopped (root, 5 GiB of memory; five minutes more the first time). The second site is down at its end
+two-sites:
+    testbed/openstack/up
+    GPUCL_OPENSTACK_SITE=2 testbed/openstack/up
+    cargo test --test main chameleon::two_sites -- --ignored --nocapture
+
 # every mutating call to Chameleon, with every fault: on stand-ins, then on the real services (half an hour)
 chameleon-matrix:
     testbed/openstack/up

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 
@@ -54,7 +54,11 @@ impl Real {
     /// Starts a proxy. One test at a time has the hosts.
     /// What is left on these hosts goes at its end.
     pub(crate) fn open() -> Self {
-        let root = std::env::var_os("GPUCL_OPENSTACK_ROOT").map_or("/var/tmp/gpucl-openstack".into(), PathBuf::from);
+        Self::at(&std::env::var_os("GPUCL_OPENSTACK_ROOT").map_or("/var/tmp/gpucl-openstack".into(), PathBuf::from))
+    }
+
+    /// Likewise, for the site with this state.
+    pub(crate) fn at(root: &Path) -> Self {
         let file = root.join("credentials.json");
         // Of this machine, and not of this checkout: there is one testbed.
         let turn = File::create(root.join("tests.lock")).unwrap();
@@ -86,6 +90,11 @@ impl Real {
 
     pub(crate) fn account(&self, user: User) -> &Value {
         &self.credentials["accounts"][user.name()]
+    }
+
+    /// The services' own address for logging in, past the proxy.
+    pub(crate) fn auth_url(&self) -> &str {
+        self.credentials["auth_url"].as_str().unwrap()
     }
 
     /// Where and with what a user logs in.
