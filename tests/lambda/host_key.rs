@@ -1,6 +1,7 @@
 //! The host key from the user data serves for the first connection alone: `up` is killed at every step of its
 //! replacement, on hosts that are a real `sshd` each.
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -157,7 +158,15 @@ fn up_killed_at_any_step_of_the_replacement_gets_in_again() {
 
     // Another host at the same address has another key in its user data, and is known by that.
     assert!(sandbox.terminate_behind_our_back(&instance().unwrap().id));
-    kill_when(&env, &UP, "the next host uses its own key", || in_use(&env) == 2);
+    // The stage that prepares the host runs meanwhile: this is not what `up` waits for.
+    let made = Cell::new(None);
+    kill_when(&env, &UP, "the next host uses its own key", || {
+        if made.get().is_none() && host().is_some_and(|host| host.join("host_key.gpucl.pub").exists()) {
+            made.set(Some(Instant::now()));
+        }
+        in_use(&env) == 2
+    });
+    println!("from a key that was made to one that is in use: {:?}", made.get().map(|at: Instant| at.elapsed()));
     assert_ne!(given(), first);
     env.run(&["down", "--yes", "-c", "demo"]).exits(0);
     assert_eq!(sandbox.snapshot().ours().counts(), [0; 4]);

@@ -15,9 +15,10 @@ use crate::error::Result;
 use crate::host::{Account, Connections, Host, HostEntry, LocalHost, SshHost, SshTarget};
 use crate::name::Key;
 use crate::provider::HostPlace;
-use crate::provider::Runtime;
+use crate::providers;
 use crate::runtime;
 use crate::secret;
+use crate::spec::Spec;
 
 /// Connects to hosts, and caches the connections.
 #[async_trait]
@@ -55,19 +56,24 @@ pub(in crate::cluster) struct HostConnections {
 }
 
 impl HostConnections {
-    /// Creates a connector for the cluster whose state is in this folder; the runtime decides the account.
-    pub(in crate::cluster) fn new(folder: &Path, runtime: Runtime, settings: &Settings) -> Self {
+    /// Creates a connector for this cluster, whose state is in this folder; its runtime decides the account.
+    ///
+    /// # Errors
+    /// If its provider is not known.
+    pub(in crate::cluster) fn new(folder: &Path, spec: &Spec, settings: &Settings) -> Result<Self> {
         let (runtime_dir, home) = (settings.paths.runtime.clone(), settings.user_environment.home.clone());
-        Self {
+        let connections = Connections::new(folder.to_owned(), runtime_dir, home, settings.events.clone());
+        let are_made = providers::find(spec.provider.name())?.capability().hosts_vanish;
+        Ok(Self {
             environment: settings.host_environment.clone(),
-            connections: Connections::new(folder.to_owned(), runtime_dir, home, settings.events.clone()),
+            connections: if are_made { connections.to_made_hosts() } else { connections },
             cancel: settings.cancel.clone(),
-            account: runtime::of(runtime).account(),
+            account: runtime::of(spec.runtime).account(),
             known: Mutex::default(),
             hosts: Mutex::default(),
             by_ssh: Mutex::default(),
             folder: folder.to_owned(),
-        }
+        })
     }
 
     async fn connect(&self, key: &Key, place: &HostPlace, home: &str, wait: Duration) -> Result<Arc<dyn Host>> {

@@ -48,7 +48,7 @@ pub(super) fn open(opening: &Opening<'_>) -> Result<Box<dyn Substrate>> {
 }
 
 fn open_hosts(opening: &Opening<'_>) -> Result<OnHosts> {
-    let connector = HostConnections::new(opening.connections, opening.spec.runtime, opening.settings);
+    let connector = HostConnections::new(opening.connections, opening.spec, opening.settings)?;
     OnHosts::open(opening, Arc::new(connector))
 }
 

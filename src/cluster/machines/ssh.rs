@@ -105,6 +105,9 @@ pub(in crate::cluster) async fn remote(
         return Ok(None);
     }
     let connections = Connections::new(paths.cluster(&state.name), paths.runtime.clone(), home, events);
+    let provider = state.spec.as_ref().map(|spec| providers::find(spec.provider.name())).transpose()?;
+    let are_made = provider.is_some_and(|provider| provider.capability().hosts_vanish);
+    let connections = if are_made { connections.to_made_hosts() } else { connections };
     let entry = |host: &RemoteHost| HostEntry { names: host.names.clone(), target: host.target.clone() };
     let entries = HostEntry::with_login(hosts.iter().map(entry));
     connections.write(&entries)?;

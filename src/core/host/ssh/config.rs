@@ -101,8 +101,10 @@ impl Resolved {
 /// What a host's key is compared with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Trust {
-    /// The key given by the spec or the provider.
+    /// The key given by the spec.
     Given,
+    /// The key that the host was made with, or its own in place of that: nobody can give another.
+    Made,
     /// The user's own known_hosts file.
     Users,
     /// The key seen at the first connection, recorded in our known_hosts file.
@@ -119,7 +121,20 @@ pub(super) struct Block {
     pub(super) users_master: Option<PathBuf>,
 }
 
+/// What to do about a machine whose key, made with it, is not known to be another for a good reason.
+pub(super) const ANOTHER_MACHINE: &str =
+    "no key but its own is accepted; for another machine in its place: gpucl down, then gpucl up";
+
 impl Block {
+    /// Where the spec gives the host's key.
+    pub(super) fn where_key_is_given(&self) -> &'static str {
+        if self.entry.is_login() {
+            "to accept the new key, write it into `host_key:` below `provider:`"
+        } else {
+            "to accept the new key, write it into `host_key:` in that entry of `hosts:`"
+        }
+    }
+
     /// The display name, such as `host-0`.
     pub(super) fn name(&self) -> &str {
         self.entry.names.first().map_or("", String::as_str)
@@ -332,11 +347,11 @@ fn block_text(block: &Block, files: Files<'_>) -> Result<String> {
             lines.extend(files.map(|files| format!("UserKnownHostsFile {files}")));
             lines.push("StrictHostKeyChecking yes".to_owned());
         }
-        Trust::Given | Trust::FirstUse => {
+        Trust::Given | Trust::Made | Trust::FirstUse => {
             lines.push(literal("HostKeyAlias", &block.alias(), Tokens::NotRead)?);
             lines.push(known_hosts_option(files.known_hosts)?);
             lines.push("GlobalKnownHostsFile none".to_owned());
-            let strict = if *trust == Trust::Given { "yes" } else { "accept-new" };
+            let strict = if *trust == Trust::FirstUse { "accept-new" } else { "yes" };
             lines.push(format!("StrictHostKeyChecking {strict}"));
             lines.push("HashKnownHosts no".to_owned());
             lines.push("UpdateHostKeys no".to_owned());

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::config::{self, Block, Files, HostEntry, Trust};
+use super::config::{self, ANOTHER_MACHINE, Block, Files, HostEntry, Trust};
 use super::host::SshHost;
 use super::host_keys::HostKeys;
 use super::live::ControlDir;
@@ -31,6 +31,8 @@ pub struct Connections {
     blocks: Mutex<Vec<Block>>,
     /// Held while `known_hosts`, and what it is made from, is written.
     files: Mutex<()>,
+    /// The provider makes the hosts, and their keys with them.
+    are_made: bool,
 }
 
 impl Connections {
@@ -38,7 +40,13 @@ impl Connections {
     /// short path for sockets, `home` replaces a leading `~/`.
     pub fn new(folder: PathBuf, runtime_dir: PathBuf, home: PathBuf, events: Bus) -> Self {
         let control = Arc::new(ControlDir::new(runtime_dir));
-        Self { folder, home, control, events, blocks: Mutex::default(), files: Mutex::default() }
+        Self { folder, home, control, events, blocks: Mutex::default(), files: Mutex::default(), are_made: false }
+    }
+
+    /// The same, to hosts that their provider makes with their keys: no spec has these keys, and nobody can accept another.
+    #[must_use]
+    pub fn to_made_hosts(self) -> Self {
+        Self { are_made: true, ..self }
     }
 
     /// The file for `ssh -F`.
@@ -143,7 +151,9 @@ impl Connections {
             let mut block = Block { entry, resolved, trust: Trust::FirstUse, users_master };
             let is_recorded = config::lines_of(known_hosts, &block.alias()).next().is_some();
             if block.entry.target.host_key.is_some() {
-                block.trust = Trust::Given;
+                // The machine that relays run on is the user's.
+                let is_made = self.are_made && !block.entry.is_login();
+                block.trust = if is_made { Trust::Made } else { Trust::Given };
             } else if !is_recorded && tool::is_known_to_user(&block.resolved, block.address(), block.port())? {
                 block.trust = Trust::Users;
             }
@@ -179,9 +189,10 @@ impl Connections {
         if block.trust != Trust::FirstUse {
             let error = Error::new(ErrorKind::Usage, doing());
             return Err(match block.trust {
-                Trust::Given => error
-                    .because("it was given, not recorded at the first connection")
-                    .hint("change `host_key:` in that entry of `hosts:`"),
+                Trust::Given => {
+                    error.because("it was given, not recorded at the first connection").hint(block.where_key_is_given())
+                }
+                Trust::Made => error.because("the machine was made with it").hint(ANOTHER_MACHINE),
                 _ => error
                     .because("it is in your own known_hosts file, not in the cluster's")
                     .hint(format!("ssh-keygen -R {}", block.address())),

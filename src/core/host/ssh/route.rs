@@ -104,7 +104,7 @@ impl Route {
         loop {
             let (config, control) = (self.config.clone(), Arc::clone(&self.control));
             let file = Some(known.path().to_owned());
-            match Live::connect(name.to_owned(), config, Trust::Given, file, control).await {
+            match Live::connect(name.to_owned(), config, Trust::Made, file, control).await {
                 Ok(_) => return Ok(()),
                 Err(trouble) if begun.elapsed() > TAKES_KEY => {
                     return Err(trouble.error(&self.block).while_doing(doing()));

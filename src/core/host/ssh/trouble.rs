@@ -1,6 +1,6 @@
 //! Interprets the messages of an `ssh` that did not connect: wait, retry, or fail.
 
-use super::config::{Block, Trust};
+use super::config::{ANOTHER_MACHINE, Block, Trust};
 use crate::error::{Error, ErrorKind, Status};
 
 /// Why there is no connection.
@@ -202,9 +202,8 @@ impl Trouble {
             (Trust::FirstUse, _) => error.hint(format!("to accept the new key: gpucl ssh --forget-host-key {name}")),
             (Trust::Users, Some(command)) => error.hint(format!("to accept the new key: ssh-keygen -f {command}")),
             (Trust::Users, None) => error.hint(format!("to accept the new key: ssh-keygen -R {}", block.address())),
-            (Trust::Given, _) => {
-                error.hint("to accept the new key, write it into `host_key:` in that entry of `hosts:`")
-            }
+            (Trust::Given, _) => error.hint(block.where_key_is_given()),
+            (Trust::Made, _) => error.hint(ANOTHER_MACHINE),
         }
     }
 }
@@ -337,13 +336,21 @@ Host key verification failed.";
         for (trust, way_out) in [
             (Trust::FirstUse, "gpucl ssh --forget-host-key host-0"),
             (Trust::Users, "ssh-keygen -f \"lab/kh\" -R \"[127.0.0.1]:2222\""),
-            (Trust::Given, "host_key:"),
+            (Trust::Given, "`host_key:` in that entry of `hosts:`"),
+            (Trust::Made, "for another machine in its place: gpucl down"),
         ] {
             let error = Trouble::of(CHANGED).error(&block(trust));
             let text = error.to_string();
             assert!(text.contains("SHA256:qBcT9Rs1fup4NsCWzkvrjj6oR+/yOahWtib9Zej3wYg:"), "{text}");
             assert!(text.ends_with("the known key is in lab/kh:1"), "{text}");
             assert!(error.hints().last().is_some_and(|hint| hint.contains(way_out)), "{:?}", error.hints());
+            let names_spec = error.hints().iter().any(|hint| hint.contains("hosts:"));
+            assert_eq!(names_spec, trust == Trust::Given, "{:?}", error.hints());
         }
+        // The machine that relays run on has no entry of `hosts:`.
+        let mut login = block(Trust::Given);
+        login.entry.names = vec!["login".to_owned()];
+        let error = Trouble::of(CHANGED).error(&login);
+        assert!(error.hints().last().is_some_and(|hint| hint.contains("below `provider:`")), "{:?}", error.hints());
     }
 }
