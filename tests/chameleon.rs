@@ -3,10 +3,12 @@
 
 mod gc;
 mod lease;
+mod listed;
 mod login;
 mod matrix;
 mod real;
 pub(crate) mod site;
 mod sites;
 mod trouble;
+mod two_sites;
 mod whole;

@@ -38,6 +38,10 @@ pub struct Config {
     pub late: Duration,
     /// Lifetime of a token.
     pub token_life: Duration,
+    /// More projects that every user is in, each with the only role there. Services know their usual one alone.
+    pub more_projects: Vec<(String, String)>,
+    /// The list of sites that Chameleon publishes: names, and addresses of their pages.
+    pub sites: Vec<(String, String)>,
     /// The identity provider, which several sites share if theirs are equal.
     pub issuer: IssuerConfig,
     /// Whether a second lease with the same name is refused, as at Chameleon.
@@ -89,6 +93,8 @@ impl Default for Config {
             updating: Duration::ZERO,
             late: Duration::ZERO,
             token_life: Duration::from_secs(4 * 3600),
+            more_projects: Vec::new(),
+            sites: vec![("CHI@UC".to_owned(), "https://chi.uc.chameleoncloud.org".to_owned())],
             issuer: IssuerConfig::default(),
             unique_lease_names: false,
             longest_lease: Duration::from_secs(604_800),
@@ -112,6 +118,8 @@ impl Config {
 /// The identity provider of a stand-in.
 #[derive(Debug, Clone)]
 pub struct IssuerConfig {
+    /// The address that it has for its users, where that is not its own: `https://auth.chameleoncloud.org`.
+    pub address: Option<String>,
     /// What access tokens are signed with; a site takes those of others with the same.
     pub key: String,
     /// Lifetime of an access token.
@@ -129,6 +137,7 @@ pub struct IssuerConfig {
 impl Default for IssuerConfig {
     fn default() -> Self {
         Self {
+            address: None,
             key: "chameleon".to_owned(),
             access_life: Duration::from_secs(300),
             refresh_life: Duration::from_secs(1800),

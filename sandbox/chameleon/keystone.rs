@@ -11,6 +11,11 @@ use super::format::{long, uuid_of};
 use super::records::{Caller, Credential, Token};
 use super::state::State;
 
+/// The id of something that is known by its name alone.
+fn id_of(name: &str) -> String {
+    uuid_of(name).replace('-', "")
+}
+
 /// Formats the times in tokens.
 fn time(at: Timestamp) -> String {
     format!("{}Z", long(at))
@@ -42,13 +47,19 @@ impl State {
         let caller = Self::caller(token.user);
         let not_found = |what: &str| Answer::keystone(404, "Not Found", what);
         match (method, &path[..]) {
-            ("GET", ["v3", "auth", "projects"] | ["v3", "OS-FEDERATION", "projects"]) => Answer::json(
-                200,
-                json!({"links": {"next": null, "self": format!("{}/identity/v3/auth/projects", self.base), "previous": null},
-                    "projects": [{"id": caller.project_id, "name": caller.project, "domain_id": "default", "description": "",
+            ("GET", ["v3", "auth", "projects"] | ["v3", "OS-FEDERATION", "projects"]) => {
+                let more = self.config.more_projects.iter().map(|(name, _)| (id_of(name), name.clone()));
+                let all = std::iter::once((caller.project_id, caller.project)).chain(more);
+                let project = |(id, name): (String, String)| {
+                    json!({"id": id, "name": name, "domain_id": "default", "description": "",
                         "enabled": true, "parent_id": "default", "is_domain": false, "tags": [], "options": {},
-                        "links": {"self": format!("{}/identity/v3/projects/{}", self.base, caller.project_id)}}]}),
-            ),
+                        "links": {"self": format!("{}/identity/v3/projects/{id}", self.base)}})
+                };
+                let projects: Vec<Value> = all.map(project).collect();
+                let own = format!("{}/identity/v3/auth/projects", self.base);
+                let links = json!({"next": null, "self": own, "previous": null});
+                Answer::json(200, json!({"links": links, "projects": projects}))
+            }
             ("GET", ["v3", "auth", "catalog"]) => Answer::json(200, json!({"catalog": self.catalog()})),
             ("GET", ["v3", "users", user, "application_credentials"]) if *user == caller.user_id => {
                 let mine: Vec<Value> = self
@@ -173,7 +184,12 @@ impl State {
                 if project["id"] == caller.project_id.as_str() || project["name"] == caller.project.as_str() {
                     return self.issue(token.user, true, "token", None);
                 }
-                self.refused()
+                let more = self.config.more_projects.iter();
+                let is_it = |name: &str| project["id"] == id_of(name).as_str() || project["name"] == name;
+                match more.cloned().find(|(name, _)| is_it(name)) {
+                    Some(other) => self.issue_in(token.user, Some(other), true, "token", None),
+                    None => self.refused(),
+                }
             }
             _ => self.refused(),
         }
@@ -190,9 +206,21 @@ impl State {
     }
 
     fn issue(&mut self, user: User, scoped: bool, method: &'static str, credential: Option<String>) -> Answer {
+        self.issue_in(user, None, scoped, method, credential)
+    }
+
+    /// A token for another project than the user's usual one, with the role there.
+    fn issue_in(
+        &mut self,
+        user: User,
+        other: Option<(String, String)>,
+        scoped: bool,
+        method: &'static str,
+        credential: Option<String>,
+    ) -> Answer {
         let now = self.now();
-        let token =
-            Token { user, scoped, method, credential, issued: now, expires: after(now, self.config.token_life) };
+        let expires = after(now, self.config.token_life);
+        let token = Token { user, other, scoped, method, credential, issued: now, expires };
         let body = self.render_token(&token);
         let id = self.ids.token();
         self.tokens.insert(id.clone(), token);
@@ -229,9 +257,14 @@ impl State {
             "issued_at": time(token.issued),
         });
         if token.scoped {
-            body["project"] = json!({"domain": domain, "id": caller.project_id, "name": caller.project});
+            (body["project"], body["roles"]) = match &token.other {
+                None => (json!({"domain": domain, "id": caller.project_id, "name": caller.project}), roles(false)),
+                Some((name, role)) => (
+                    json!({"domain": domain, "id": id_of(name), "name": name}),
+                    json!([{"id": id_of(role), "name": role}]),
+                ),
+            };
             body["is_domain"] = json!(false);
-            body["roles"] = roles(false);
             body["catalog"] = self.catalog();
         }
         let credential = token.credential.as_ref();

@@ -173,7 +173,7 @@ impl Sandbox {
         let mut state = self.shared.state();
         let (now, id) = (state.now(), state.ids.token());
         let expires = after(now, state.config.token_life);
-        let token = Token { user, scoped: true, method: "token", credential: None, issued: now, expires };
+        let token = Token { user, other: None, scoped: true, method: "token", credential: None, issued: now, expires };
         state.tokens.insert(id.clone(), token);
         id
     }

@@ -31,6 +31,8 @@ pub(super) struct Caller {
 #[derive(Debug, Clone)]
 pub(super) struct Token {
     pub(super) user: User,
+    /// Another project than the user's usual one, and the role there.
+    pub(super) other: Option<(String, String)>,
     pub(super) scoped: bool,
     pub(super) method: &'static str,
     /// Id of the application credential that it was issued for.

@@ -100,11 +100,22 @@ impl State {
         answer
     }
 
+    /// The list of all sites, as at `api.chameleoncloud.org`: without a login.
+    fn list_sites(&self) -> Answer {
+        let site = |(name, web): &(String, String)| {
+            let uid = name.rsplit('@').next().unwrap_or_default().to_lowercase();
+            json!({"name": name, "uid": uid, "web": web, "links": [{"rel": "self", "href": format!("/sites/{uid}")}]})
+        };
+        let items: Vec<_> = self.config.sites.iter().map(site).collect();
+        Answer::json(200, json!({"total": items.len(), "offset": 0, "items": items}))
+    }
+
     fn dispatch(&mut self, service: &str, ask: &Ask) -> Answer {
         let caller = self.authenticated(ask.header("x-auth-token"));
         match service {
             "identity" => self.identity(ask),
             "auth" => self.issue_login(ask),
+            "sites" => self.list_sites(),
             "reservation" => self.reservation(ask, caller.as_ref()),
             "compute" => self.compute(ask, caller.as_ref()),
             "image" => self.image(ask, caller.is_some()),

@@ -10,6 +10,7 @@ use gpucl::sandbox::chameleon::{Config, IssuerConfig, Sandbox, User};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
+use super::site::spec_into;
 use crate::support::TestEnv;
 
 /// What `ccauth clouds-yaml` writes, with the addresses of the stand-in.
@@ -398,4 +399,51 @@ fn a_credential_with_an_end_says_what_it_cannot_do() {
         format!("{}{}", outcome.stdout, outcome.stderr).contains("the application credential ends at")
     };
     assert!(!said("3") && said("30"));
+}
+
+/// What `ccauth clouds-yaml --all-projects` writes: a cloud for each project, which knows it by its id alone.
+#[test]
+fn of_several_projects_at_one_site_one_is_chosen_for_every_command() {
+    let more_projects = vec![("CHI-EXTRA".to_owned(), "reader".to_owned())];
+    let mut lab = Lab::of(Config { more_projects, ..Config::default() }).with_ccauth();
+    let path = lab.env.home().join(".config/openstack/clouds.yaml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let entry = text.strip_prefix("clouds:\n").unwrap().to_owned();
+    let project = lab.sandbox.credentials(User::Alice).project_id;
+    let entry = |name: &str, id: &str| entry.replace("  chameleon:", &format!("  {name}:")).replace(&project, id);
+    // The other's id is of no meaning here: Keystone says which projects there are.
+    let clouds =
+        format!("clouds:\n{}{}", entry("uc_CHI-TEST", &project), entry("uc_CHI-EXTRA", "0".repeat(32).as_str()));
+    std::fs::write(&path, clouds).unwrap();
+
+    let commands: [&[&str]; 7] = [
+        &["offers", "--provider", "chameleon"],
+        &["calendar"],
+        &["lease", "list"],
+        &["lease", "--node", "liqid01", "--hours", "1", "--dry-run"],
+        &["gc", "--provider", "chameleon"],
+        &["doctor", "--provider", "chameleon"],
+        &["login", "chameleon"],
+    ];
+    let choose = "valid for several projects: CHI-EXTRA (reader), CHI-TEST (reader, member)";
+    for words in commands {
+        let outcome = lab.env.run(words);
+        let said = format!("{}{}", outcome.stdout, outcome.stderr);
+        assert!(outcome.code != Some(0) && said.contains(choose), "{words:?}: {said}");
+        assert!(said.contains("--project NAME"), "{words:?}: {said}");
+        lab.env.run(&[words, &["--project", "chi-test"]].concat()).exits(0);
+    }
+    // The login that was stored is for one project, so there is nothing to choose.
+    lab.env.run(&["logout", "chameleon"]).exits(0);
+    let unknown = lab.env.run(&["lease", "list", "--project", "CHI-9"]).exits(2);
+    let _ = unknown.says("you are not in a project CHI-9; your projects are CHI-EXTRA (reader), CHI-TEST (");
+    let spec = |project: &str| spec_into(&lab.env, "liqid01", project, "");
+    let _ = lab.env.run(&["plan", &spec("")]).says(choose);
+    let _ = lab.env.run(&["plan", &spec("project: CHI-TEST")]).exits(0);
+    let open = spec("");
+    lab.env.set("OS_PROJECT_NAME", "CHI-TEST");
+    let _ = lab.env.run(&["plan", &open]).exits(0);
+    for words in &commands[..6] {
+        lab.env.run(words).exits(0);
+    }
 }

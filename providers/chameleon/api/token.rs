@@ -1,5 +1,6 @@
 //! Obtains a token, by each authentication method.
 
+use futures_util::future::join_all;
 use reqwest::{Client, Method as Verb};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
@@ -15,6 +16,9 @@ use crate::provider::kit::http::{Answer, Effect};
 
 /// The response header with the token.
 const SUBJECT: &str = "X-Subject-Token";
+
+/// The most projects that are asked for the user's roles.
+const MOST_ROLES: usize = 12;
 
 #[derive(Deserialize)]
 struct Projects {
@@ -158,9 +162,30 @@ impl Site {
             Some(id) => id.clone(),
             None => self.choose_project(&session, doing).await?,
         };
+        self.scoped_to(&session, &id, doing).await
+    }
+
+    /// These projects with the user's roles in each: `CHI-1 (member, reader), CHI-2 (reader)`. For an error: a project that
+    /// does not answer is named without roles.
+    async fn with_roles(&self, session: &Session, projects: &[Thing], doing: &str) -> String {
+        let named = async |(index, project): (usize, &Thing)| {
+            let roles = match index < MOST_ROLES {
+                true => self.scoped_to(session, &project.id, doing).await.map(|session| session.who().roles.join(", ")),
+                false => Ok(String::new()),
+            };
+            let roles = roles.unwrap_or_default();
+            if roles.is_empty() { project.name.clone() } else { format!("{} ({roles})", project.name) }
+        };
+        let mut all = join_all(projects.iter().enumerate().map(named)).await;
+        all.sort_unstable();
+        all.join(", ")
+    }
+
+    /// Exchanges a session's token for one of a project.
+    async fn scoped_to(&self, session: &Session, project: &str, doing: &str) -> Api<Session> {
         let body = json!({ "auth": {
             "identity": { "methods": ["token"], "token": { "id": session.token.expose_secret() } },
-            "scope": { "project": { "id": id } },
+            "scope": { "project": { "id": project } },
         }});
         let url = format!("{}/auth/tokens", self.credentials().keystone());
         let header = secret_header(&session.token, doing)?;
@@ -180,11 +205,6 @@ impl Site {
         let projects: Projects = serde_json::from_slice(&answer.body).map_err(|error| {
             Failure::new(FailureKind::Malformed, doing, format!("cannot read the list of projects: {error}"))
         })?;
-        let names = || {
-            let mut names: Vec<&str> = projects.projects.iter().map(|project| project.name.as_str()).collect();
-            names.sort_unstable();
-            names.join(", ")
-        };
         let wanted = self.credentials().project.name.as_deref();
         let fits = |project: &&Thing| wanted.is_none_or(|name| is_same(name, &project.name) || project.id == name);
         let found: Vec<&Thing> = projects.projects.iter().filter(fits).collect();
@@ -195,12 +215,13 @@ impl Site {
                     .hint("ask a project's PI to add you; then sign in once at the site's web page"))
             }
             ([], Some(name)) => {
-                let text = format!("you are not in a project {name}; your projects are {}", names());
+                let all = self.with_roles(session, &projects.projects, doing).await;
+                let text = format!("you are not in a project {name}; your projects are {all}");
                 Err(Failure::new(FailureKind::SeveralProjects, doing, text))
             }
             _ => {
-                let text =
-                    format!("the {} is valid for several projects: {}", self.credentials().method.name(), names());
+                let all = self.with_roles(session, &projects.projects, doing).await;
+                let text = format!("the {} is valid for several projects: {all}", self.credentials().method.name());
                 Err(Failure::new(FailureKind::SeveralProjects, doing, text))
             }
         }

@@ -101,8 +101,9 @@ pub(crate) fn device_logins(
     let is_device = |one: &Candidate| matches!(one.credentials.method, Method::OidcDevice { .. });
     let mut each: Vec<Candidate> = Vec::new();
     for one in found.into_iter().filter(|one| is_device(one) && is_meant(one)) {
-        if !each.iter().any(|before| before.site == one.site) {
-            each.push(one);
+        match each.iter_mut().find(|before| before.site == one.site) {
+            Some(before) => drop(finder.is_same_login(before, &one)),
+            None => each.push(one),
         }
     }
     Ok(each)
@@ -268,14 +269,35 @@ impl Finder<'_> {
             || (one.credentials.region.is_none() && one.source.starts_with(&format!("the cloud {word} ")))
     }
 
+    /// Whether two candidates are one login, whose project is then the chosen one, or else left open: Keystone knows which
+    /// there are. So `ccauth --all-projects` writes its clouds.
+    fn is_same_login(&self, before: &mut Candidate, one: &Candidate) -> bool {
+        let kept_of = |one: &Candidate| match &one.credentials.method {
+            Method::OidcDevice { kept, .. } => Some((kept.clone(), one.credentials.auth_url.clone())),
+            _ => None,
+        };
+        let is_same = kept_of(before).is_some_and(|kept| kept_of(one).is_some_and(|other| other == kept));
+        let (first, second) = (&before.credentials.project, &one.credentials.project);
+        if is_same && (first.name != second.name || first.id != second.id) {
+            let domains = first.clone();
+            let chosen = self.project();
+            before.credentials.project =
+                Named { domain_id: domains.domain_id, domain_name: domains.domain_name, ..chosen };
+        }
+        is_same
+    }
+
     /// Keeps one candidate per site; fails if a site has candidates for several projects.
     fn one_each(&self, found: Vec<Candidate>) -> Result<Vec<Candidate>> {
         let mut each: Vec<Candidate> = Vec::new();
         for one in found {
-            let Some(before) = each.iter().find(|before| before.site == one.site) else {
+            let Some(before) = each.iter_mut().find(|before| before.site == one.site) else {
                 each.push(one);
                 continue;
             };
+            if self.is_same_login(before, &one) {
+                continue;
+            }
             let (first, second) = (&before.credentials.project, &one.credentials.project);
             let contradict = match before.is_login && !one.is_login {
                 // The cloud was not named. It may know its project by id alone, or not at all.

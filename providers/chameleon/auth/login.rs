@@ -8,6 +8,7 @@ use super::super::credentials::{Credentials, Method, Named, credentials_page};
 use super::each_site::each_site;
 use super::entry::{ACCOUNTS, Entry, parts};
 use super::find::is_known;
+use super::listed::{self, ListedSite};
 use super::sites::{SITES, known_site, means, site_at};
 use super::trial::tried;
 use crate::error::{Error, ErrorKind, Result};
@@ -129,9 +130,13 @@ fn meant(context: &Context, ask: &LoginAsk) -> Result<LoginSite> {
         let name = name.or_else(|| word.filter(|word| !word.contains("://")).map(str::to_owned));
         return Ok(LoginSite { name, auth_url: url.to_owned() });
     }
-    let names: Vec<&str> = SITES.iter().map(|site| site.name).collect();
-    match (known, word) {
-        (Some(site), _) => Ok(LoginSite { name: Some(site.name.to_owned()), auth_url: site.auth_url.to_owned() }),
+    let known = known.map(ListedSite::from);
+    let listed = listed::known(&context.user_environment);
+    let names: Vec<&str> = listed.iter().map(|site| site.name.as_str()).collect();
+    // A site that is newer than this version, of the list that an earlier login has read.
+    let newer = || word.and_then(|word| listed.iter().find(|site| means(word, &site.name)).cloned());
+    match (known.or_else(newer), word) {
+        (Some(site), _) => Ok(LoginSite { name: Some(site.name), auth_url: site.auth_url }),
         (None, Some(word)) => Err(Error::new(ErrorKind::Usage, format!("find the site {word}"))
             .because(format!("known sites are {}", names.join(", ")))
             .hint(format!("gpucl login chameleon --site {word} --url https://…:5000/v3"))),

@@ -5,6 +5,7 @@ mod each_site;
 mod entry;
 mod find;
 mod flat;
+mod listed;
 mod login;
 mod sign_in;
 mod sites;

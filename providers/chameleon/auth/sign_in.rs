@@ -9,7 +9,8 @@ use super::super::credentials::{Credentials, Issuer, Method, Named};
 use super::super::refresh;
 use super::entry::{Entry, account};
 use super::find::{Candidate, Choice, device_logins};
-use super::sites::{SITES, means, site_at};
+use super::listed::{self, ListedSite, Sites};
+use super::sites::{means, site_at};
 use super::trial::tried;
 use crate::error::{Error, ErrorKind, Result};
 use crate::provider::{Context, LoggedIn, LoginAsk, LoginPage, ShowPage, SignedIn};
@@ -28,7 +29,11 @@ pub(super) async fn sign_in(context: &Context, ask: &LoginAsk, show: Option<Show
     let choice = Choice { cloud: None, site: ask.place.clone(), project: ask.project.clone() };
     let mut candidates = device_logins(user_environment, &vault, &choice)?;
     if candidates.is_empty() {
-        candidates = of_chameleon(context, ask);
+        // Nobody is shown a page, and nothing is stored: no site is needed either.
+        if show.is_none() && !refresh::of_ccauth(user_environment).exists() {
+            return Ok(None);
+        }
+        candidates = of_chameleon(context, ask).await;
     }
     let Some(first) = candidates.first() else { return Ok(None) };
     let Method::OidcDevice { kept, .. } = &first.credentials.method else { return Ok(None) };
@@ -72,17 +77,21 @@ pub(super) async fn sign_in(context: &Context, ask: &LoginAsk, show: Option<Show
 }
 
 /// The sites of Chameleon with hosts to lease, or the one that is meant; none if another address than theirs is.
-fn of_chameleon(context: &Context, ask: &LoginAsk) -> Vec<Candidate> {
+async fn of_chameleon(context: &Context, ask: &LoginAsk) -> Vec<Candidate> {
     let variable = |name: &str| context.user_environment.variable(name);
     if ask.url.as_deref().or(variable("OS_AUTH_URL")).is_some_and(|url| site_at(url).is_none()) {
         return Vec::new();
     }
     let word = ask.place.as_deref().or_else(|| variable("OS_REGION_NAME"));
-    let meant = SITES.iter().filter(|site| match word {
-        Some(word) => means(word, site.name),
+    let Sites { sites, trouble } = listed::sites(&context.user_environment).await;
+    if let Some(trouble) = trouble {
+        context.events.note(format!("the sites are those that this version knows; {}: {trouble}", listed::LIST));
+    }
+    let meant = sites.into_iter().filter(|site| match word {
+        Some(word) => means(word, &site.name),
         None => site.bare_metal,
     });
-    let candidate = |site: &super::sites::KnownSite| {
+    let candidate = |site: ListedSite| {
         let method = Method::OidcDevice {
             identity_provider: "chameleon".to_owned(),
             protocol: "openid".to_owned(),
@@ -97,9 +106,9 @@ fn of_chameleon(context: &Context, ask: &LoginAsk) -> Vec<Candidate> {
             kept: refresh::of_ccauth(&context.user_environment),
         };
         let mut credentials = Credentials::new(method, site.auth_url);
-        credentials.region = Some(site.name.to_owned());
+        credentials.region = Some(site.name.clone());
         credentials.project = Named { name: ask.project.clone(), ..Named::default() };
-        Candidate { source: "Chameleon".to_owned(), site: site.name.to_owned(), credentials, is_login: false }
+        Candidate { source: "Chameleon".to_owned(), site: site.name, credentials, is_login: false }
     };
     meant.map(candidate).collect()
 }

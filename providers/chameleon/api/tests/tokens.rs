@@ -172,10 +172,13 @@ async fn a_token_valid_for_several_projects_needs_a_choice() {
     let projects =
         || Reply::Json(200, json!({"projects": [{"id": "p1", "name": "CHI-1"}, {"id": "p2", "name": "CHI-2"}]}));
     let credentials = Credentials { method: Method::Token { token: secret("OURS") }, ..fake.credentials() };
-    fake.reply("GET /v3/auth/projects", projects());
+    // One of them does not say which roles there are.
+    fake.reply("GET /v3/auth/projects", projects()).reply("POST /v3/auth/tokens", project.clone());
+    fake.reply("POST /v3/auth/tokens", unauthorized());
     let failure = fake.site_with(credentials.clone()).0.who().await.unwrap_err();
     assert_eq!(failure.kind, FailureKind::SeveralProjects);
-    assert!(failure.text.ends_with("CHI-1, CHI-2"), "{failure:?}");
+    assert_eq!(failure.text.matches("(member, reader)").count(), 1, "{failure:?}");
+    assert!(failure.text.contains("CHI-1") && failure.text.contains("CHI-2"), "{failure:?}");
     let chosen = |name: &str| Credentials {
         project: Named { name: Some(name.to_owned()), ..Named::default() },
         ..credentials.clone()
@@ -193,7 +196,7 @@ fn fake_project() -> Reply {
     Reply::Json(
         201,
         json!({"token": {"user": {"id": "u", "name": "u"}, "project": {"id": "p2", "name": "CHI-2"},
-        "issued_at": "2026-11-21T01:25:33.165457", "expires_at": "2026-11-21T02:25:33.165457+00:00"}}),
+        "roles": [{"id": "r1", "name": "member"}, {"id": "r2", "name": "reader"}], "issued_at": "2026-11-21T01:25:33.165457", "expires_at": "2026-11-21T02:25:33.165457+00:00"}}),
     )
 }
 
