@@ -118,6 +118,8 @@ impl Config {
 /// The identity provider of a stand-in.
 #[derive(Debug, Clone)]
 pub struct IssuerConfig {
+    /// The address that it has for its users, where that is not its own: `https://auth.chameleoncloud.org`.
+    pub address: Option<String>,
     /// What access tokens are signed with; a site takes those of others with the same.
     pub key: String,
     /// Lifetime of an access token.
@@ -135,6 +137,7 @@ pub struct IssuerConfig {
 impl Default for IssuerConfig {
     fn default() -> Self {
         Self {
+            address: None,
             key: "chameleon".to_owned(),
             access_life: Duration::from_secs(300),
             refresh_life: Duration::from_secs(1800),

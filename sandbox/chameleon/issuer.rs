@@ -43,8 +43,12 @@ impl State {
         }
     }
 
+    fn issuer_base(&self) -> &str {
+        self.config.issuer.address.as_deref().unwrap_or(&self.base)
+    }
+
     fn document(&self) -> Value {
-        let at = |path: &str| format!("{}{REALM}{path}", self.base);
+        let at = |path: &str| format!("{}{REALM}{path}", self.issuer_base());
         json!({"issuer": at(""), "token_endpoint": at("/protocol/openid-connect/token"),
             "device_authorization_endpoint": at("/protocol/openid-connect/auth/device"),
             "grant_types_supported": ["authorization_code", "refresh_token", "password", DEVICE_GRANT]})
@@ -55,7 +59,7 @@ impl State {
         let letters = self.ids.hex().to_uppercase();
         let user_code = format!("{}-{}", &letters[..4], &letters[4..8]);
         let ends = after(self.now(), self.config.issuer.code_life);
-        let page = format!("{}{REALM}/device", self.base);
+        let page = format!("{}{REALM}/device", self.issuer_base());
         let answer = json!({"device_code": device_code, "user_code": user_code, "verification_uri": page,
             "verification_uri_complete": format!("{page}?user_code={user_code}"),
             "expires_in": self.config.issuer.code_life.as_secs_f64(), "interval": self.config.issuer.interval});
@@ -107,7 +111,8 @@ impl State {
     fn new_refresh_token(&mut self, login: u64) -> String {
         let part = |value: Value| BASE64_URL_SAFE_NO_PAD.encode(value.to_string());
         let id = self.ids.hex();
-        let claims = json!({"iss": format!("{}{REALM}", self.base), "typ": "Refresh", "sid": login, "jti": id});
+        let claims =
+            json!({"iss": format!("{}{REALM}", self.issuer_base()), "typ": "Refresh", "sid": login, "jti": id});
         format!("{}.{}.{}", part(json!({"alg": "HS512", "typ": "JWT"})), part(claims), self.ids.hex())
     }
 

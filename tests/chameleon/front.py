@@ -11,6 +11,7 @@ import threading
 PORTS = dict(pair.split("=") for pair in sys.argv[2:])
 CONTEXT = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
 CONTEXT.load_cert_chain(sys.argv[1])
+SAYING = threading.Lock()
 HOP = {"connection", "host", "content-length", "transfer-encoding", "keep-alive"}
 
 
@@ -31,7 +32,8 @@ class Front(socketserver.StreamRequestHandler):
         if len(first) < 2:
             return
         host = first[1].rsplit(":", 1)[0]
-        print(host, flush=True)
+        with SAYING:
+            print(host, flush=True)
         if first[0] != "CONNECT" or host not in PORTS:
             self.wfile.write(b"HTTP/1.1 403 Forbidden\r\n\r\n")
             return

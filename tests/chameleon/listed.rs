@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
-use gpucl::sandbox::chameleon::{Config, Sandbox, User};
+use gpucl::sandbox::chameleon::{Config, IssuerConfig, Sandbox, User};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
@@ -38,7 +38,10 @@ impl Scene {
     fn new(listed: &[(&str, &str)]) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let sites = listed.iter().map(|(name, web)| ((*name).to_owned(), (*web).to_owned())).collect();
-        let uc = runtime.block_on(Sandbox::start(Config { sites, ..Config::default() })).unwrap();
+        let issuer =
+            IssuerConfig { address: Some("https://auth.chameleoncloud.org".to_owned()), ..IssuerConfig::default() };
+        let config = Config { sites, issuer, ..Config::default() };
+        let uc = runtime.block_on(Sandbox::start(config)).unwrap();
         let new = Config { region: "CHI@New".to_owned(), ..Config::default() };
         let new = runtime.block_on(Sandbox::start(new)).unwrap();
         let mut front = Command::new("python3")

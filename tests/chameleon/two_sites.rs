@@ -99,7 +99,7 @@ fn one_table_one_chart_a_lease_where_the_host_is_and_a_site_that_stops() {
     println!("{}", table.stdout);
     let chart = timed(&["calendar", "--gpu", "a100", "--days", "2"]).0.exits(0);
     println!("{}", chart.stdout);
-    for row in ["liqid01", "liqid02", "gigaio01", "gigaio02", "CHI@UC and CHI@TACC, "] {
+    for row in ["liqid01", "liqid02", "gigaio01", "gigaio02", "CHI@TACC and CHI@UC, "] {
         assert!(chart.stdout.contains(row), "{row}: {}", chart.stdout);
     }
 
