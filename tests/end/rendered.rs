@@ -37,7 +37,10 @@ fn processes_get_the_guard_and_the_one_key_that_it_needs() {
     let without = files(&env, plain);
     let with = files(&env, &format!("{plain}end:\n  save: [{{from: out, to: 's3://kept/run'}}]\n  {STORE}\n"));
     let more: Vec<&String> = with.iter().filter(|name| !without.contains(name)).collect();
-    assert!(more.iter().all(|name| name.starts_with("host-0/end/") || *name == "host-0/secrets/end_credentials"), "{more:?}");
+    assert!(
+        more.iter().all(|name| name.starts_with("host-0/end/") || *name == "host-0/secrets/end_credentials"),
+        "{more:?}"
+    );
     assert!(with.contains(&"host-0/end/guard.py".to_owned()) && with.len() == without.len() + more.len(), "{with:?}");
     let all: String = with.iter().map(|name| read(&env, name)).collect();
     assert!(!all.contains("SECRET-END") && !all.contains("AKIA-END"), "a key was rendered");
@@ -74,7 +77,8 @@ fn a_container_guards_with_the_data_read_only_and_the_secrets_that_it_needs() {
         let project = read(&env, &format!("{host}/compose/compose.yaml"));
         assert!(!project.contains("guard"), "{project}");
     }
-    let all = "end:\n  save: [{from: out, to: 's3://kept/run'}, {from: 's3://ray/runs', to: /mnt/kept}]\n  STORE\nidle: {}\n";
+    let all =
+        "end:\n  save: [{from: out, to: 's3://kept/run'}, {from: 's3://ray/runs', to: /mnt/kept}]\n  STORE\nidle: {}\n";
     let _ = files(&env, &spec(&all.replace("STORE", STORE)));
     let (head, settings) = container(&env, "host-0");
     assert_eq!(secrets(&head), ["ray_token", "jupyter_token", "aws_credentials", "end_credentials"]);

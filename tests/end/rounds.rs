@@ -87,12 +87,6 @@ impl Site {
         self.env.write("cluster.yaml", &spec);
     }
 
-    /// When the cluster began, in seconds.
-    fn begun(&self) -> i64 {
-        let known = Store::open(&self.env.paths(), &self.name.parse().unwrap()).unwrap().unwrap();
-        known.state().begun.unwrap().as_second()
-    }
-
     /// The cluster's folder on its host.
     fn folder(&self) -> PathBuf {
         let found = std::fs::read_dir(self.home.join(".gpucl")).unwrap().flatten().find(|entry| entry.path().is_dir());
@@ -104,21 +98,6 @@ impl Site {
         serde_json::from_str(&text).unwrap_or_default()
     }
 
-    /// Kills every process of ours on the user's machine; returns how many there were.
-    fn kill_all_here(&self) -> usize {
-        let home = format!("HOME={}", self.env.home().display());
-        let is_ours = |pid: &u32| {
-            let of = |name: &str| std::fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
-            let environment = String::from_utf8_lossy(&of("environ")).into_owned();
-            environment.split('\0').any(|variable| variable == home)
-        };
-        let names =
-            std::fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().into_string().ok());
-        let pids: Vec<u32> = names.filter_map(|name| name.parse().ok()).filter(is_ours).collect();
-        pids.iter().for_each(|pid| _ = Command::new("kill").args(["-9", &pid.to_string()]).status());
-        pids.len()
-    }
-
     /// One round; returns a line with what came of it.
     fn round(&self, round: usize, store: &StandIn) -> String {
         let now = || jiff::Timestamp::now().as_second();
@@ -126,7 +105,7 @@ impl Site {
         let notes = self.env.root().join(&name);
         let begin = Instant::now();
         // The first `up` takes longer: it starts everything.
-        let (from, takes) = if round == 0 { (now(), 120) } else { (self.begun(), 15) };
+        let (from, takes) = if round == 0 { (now(), 120) } else { (begun(&self.env, &self.name), 15) };
         self.write_spec(now() - from + takes + AWAY);
         if round == 0 {
             self.env.accept("cluster.yaml");
@@ -136,7 +115,7 @@ impl Site {
         let submit = ["job", "submit", "--no-wait", "--working-dir", "job", "--", "python", "train.py", &name];
         let notes_text = notes.display().to_string();
         let _ = self.env.run(&[&submit[..], &[notes_text.as_str()]].concat()).exits(0);
-        let killed = self.kill_all_here();
+        let killed = kill_all_of(&self.env);
         let step = || std::fs::read_to_string(&notes).ok().and_then(|text| text.parse::<u32>().ok());
         until_or("the job takes a step", 90, || step(), || format!("{}", self.guard()));
         let mut seen: BTreeMap<String, Duration> = BTreeMap::new();
@@ -199,9 +178,28 @@ impl Site {
 
 impl Drop for Site {
     fn drop(&mut self) {
-        self.kill_all_here();
+        kill_all_of(&self.env);
         self.runtime.block_on(self.hosts.end("one")).ok();
     }
+}
+
+/// When a cluster began, in seconds.
+pub(super) fn begun(env: &TestEnv, cluster: &str) -> i64 {
+    let known = Store::open(&env.paths(), &cluster.parse().unwrap()).unwrap().unwrap();
+    known.state().begun.unwrap().as_second()
+}
+
+/// Kills every process of ours on the user's machine; returns how many there were.
+pub(super) fn kill_all_of(env: &TestEnv) -> usize {
+    let home = format!("HOME={}", env.home().display());
+    let is_ours = |pid: &u32| {
+        let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        String::from_utf8_lossy(&environment).split('\0').any(|variable| variable == home)
+    };
+    let names = std::fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    let pids: Vec<u32> = names.filter_map(|name| name.parse().ok()).filter(is_ours).collect();
+    pids.iter().for_each(|pid| _ = Command::new("kill").args(["-9", &pid.to_string()]).status());
+    pids.len()
 }
 
 fn walk(folder: &Path) -> Vec<PathBuf> {
