@@ -263,6 +263,8 @@ class Handler(socketserver.StreamRequestHandler):
                 self.wfile.write(head.encode() + b"\r\n" + (b"" if method == "HEAD" else content))
             except OSError:
                 return
+            if headers.get("connection", "").lower() == "close":
+                return
 
     def body(self, length, rate):
         """Reads a body, at most so many bytes per second over all connections."""
