@@ -3,6 +3,7 @@
 
 mod activity;
 mod clocks;
+mod containers;
 mod here;
 mod hostile;
 mod killed;
