@@ -108,12 +108,13 @@ fn yes(answer: &str, doing: &str) -> Result<()> {
     }
 }
 
-/// A cluster's cost, deadline and cost limit, as lines of `status`.
+/// A cluster's cost, end, deadline and cost limit, as lines of `status`.
 pub(crate) fn lines(report: &StatusReport) -> Vec<String> {
     let mut lines = Vec::new();
     if !report.cost.is_none() {
         lines.push(format!("costs {}", report.cost.describe()));
     }
+    lines.extend(report.end.iter().flat_map(|end| end.lines(Timestamp::now())));
     let Some(limits) = &report.deadline else { return lines };
     if let Some(at) = limits.at {
         lines.push(format!("deadline: {}; then it is taken down{}", human::in_time(at), by(limits)));

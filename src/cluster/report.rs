@@ -5,6 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::Serialize;
 
+use super::ending::EndReport;
 use crate::money::Money;
 use crate::name::ClusterName;
 use crate::runtime::project::{ContainerHealth, ContainerState};
@@ -175,6 +176,8 @@ pub struct StatusReport {
     pub cost: Spending,
     /// The limits of its spec, if any.
     pub deadline: Option<LimitsReport>,
+    /// Its end, and how far its guards are.
+    pub end: Option<EndReport>,
     /// When the reservation of its hosts ends, if they have one.
     pub ends: Option<jiff::Timestamp>,
     /// The process id of its scheduled up, while that runs.

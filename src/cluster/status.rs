@@ -4,6 +4,8 @@ use std::path::Path;
 
 use jiff::Timestamp;
 
+use super::ending::ending;
+use super::guards::tell;
 use super::open::open;
 use super::report::{BY_HAND, Known, LimitsReport, NodeReport, Phase, StatusReport};
 use super::settings::Settings;
@@ -33,7 +35,10 @@ pub async fn inspect(settings: &Settings, name: &ClusterName) -> Result<Option<K
     let report = match &state.spec {
         Some(spec) if report.machine.is_none() => {
             let substrate = open(&Opening::of(settings, spec, &store, Look::Running))?;
-            substrate.inspect(&state, report).await?
+            let folder = settings.paths.cluster(name);
+            // What the guards say is looked at beside the nodes; what was known of them stays if they are silent.
+            let (inspected, _) = tokio::join!(substrate.inspect(&state, report), tell(settings, &state, &folder));
+            StatusReport { end: ending(&folder, &state), ..inspected? }
         }
         _ => report,
     };
@@ -90,6 +95,7 @@ fn report(paths: &Paths, state: &ClusterState) -> StatusReport {
         nodes: Vec::new(),
         cost: state.spending(Timestamp::now()),
         deadline: limits_of(&paths.cluster(&state.name), state),
+        end: ending(&paths.cluster(&state.name), state),
         ends: state.ends(),
         brought_up_by: None,
         waits_until: None,
