@@ -129,6 +129,9 @@ impl Facts<'_> {
             return false;
         };
         let Some(end) = self.end().filter(|end| end.why == Cause::Lease && end.at > self.now) else { return false };
+        if !self.runs() {
+            return false;
+        }
         let is_time = earlier(end.before(spec.warning()), EXTENDS_EARLY) <= self.now;
         is_time && self.extended.is_none_or(|at| between(at, self.now) >= EXTENDS_EVERY)
     }

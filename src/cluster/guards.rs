@@ -59,7 +59,7 @@ pub async fn save_on_hosts(settings: &Settings, name: &ClusterName) -> Result<Se
 /// If its records cannot be written. A host that does not answer is in the result.
 pub(super) async fn tell(settings: &Settings, known: &ClusterState, folder: &std::path::Path) -> Result<Option<Seen>> {
     let has_guard = known.running_spec().is_some_and(|spec| spec.end.is_some() || spec.idle.is_some());
-    let runs = !known.started_nodes().is_empty() || known.platform().is_some();
+    let runs = known.projects().any(|(_, project)| !project.stopped) || known.platform().is_some();
     if !has_guard || !runs {
         return Ok(None);
     }
