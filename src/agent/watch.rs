@@ -288,8 +288,8 @@ impl Watch {
     /// Takes the cluster down and retries until it is gone. Returns `false` if it need not end any more.
     async fn end(&mut self, act: &Act) -> bool {
         let (why, args) = match act {
-            Act::Down(why) => (why, &["down", "--yes"][..]),
-            Act::Stop(why) => (why, &["stop", "--yes"][..]),
+            Act::Down(why) => (why, &["down", "--yes", "--output", "json"][..]),
+            Act::Stop(why) => (why, &["stop", "--yes", "--output", "json"][..]),
         };
         let is_idle = matches!(why, Why::Idle(_));
         if is_idle && self.saves() {
@@ -381,8 +381,10 @@ impl Watch {
     /// Runs `gpucl down`, or `gpucl stop`, once.
     async fn attempt(&mut self, args: &[&str]) -> Attempt {
         let started = match &self.limits {
-            Some(limits) => fs_err::File::create(output_file(&self.folder))
-                .and_then(|output| begin(&self.folder, &self.cluster, &limits.start, args, &output.into_parts().0)),
+            Some(limits) => fs_err::File::create(output_file(&self.folder)).and_then(|output| {
+                let output = output.into_parts().0;
+                begin(&self.folder, &self.cluster, &limits.start, args, &|| output.try_clone().map(Into::into))
+            }),
             None => Err(std::io::ErrorKind::NotFound.into()),
         };
         let mut child = match started {

@@ -84,6 +84,9 @@ pub struct ContainerReport {
 /// The limits of a cluster, and the state of the agent that enforces them.
 #[derive(Debug, Clone, Serialize)]
 pub struct LimitsReport {
+    /// It has no limit: the agent only sees to `end:` and `idle:`.
+    #[serde(skip)]
+    pub is_unlimited: bool,
     /// The deadline; null until the first host is acquired.
     pub at: Option<Timestamp>,
     /// The cost limit.

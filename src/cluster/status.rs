@@ -56,10 +56,11 @@ pub fn list(paths: &Paths) -> Result<Vec<Known>> {
 
 /// The limits of a cluster and their agent, from the files in its folder.
 fn limits_of(folder: &Path, state: &ClusterState) -> Option<LimitsReport> {
-    let limits = Limits::of(folder).ok().flatten().filter(|limits| !limits.describe().is_empty())?;
+    let limits = Limits::of(folder).ok().flatten()?;
     let watcher = Watcher::of(folder);
     let alive = watcher.as_ref().and_then(Watcher::alive);
     Some(LimitsReport {
+        is_unlimited: limits.describe().is_empty(),
         at: limits.ends(state.begun_at_most()),
         max_cost: limits.max_cost,
         cost_reached_at: limits.cost_ends(state, Timestamp::now()),

@@ -6,7 +6,7 @@ use gpucl::sandbox::chameleon::User;
 
 use super::{ACTS_WITHIN, folder, gone, is_ready, log};
 use crate::chameleon::site::Site;
-use crate::support::{until, until_or};
+use crate::support::{TestEnv, turn, until, until_or};
 
 const SAVES: &str = "end: { save: [{ from: results, to: here:results }] }";
 
@@ -121,4 +121,45 @@ fn a_lease_that_somebody_shortens_is_known_and_its_end_kept_although_no_host_ans
     let _ = until("the reason", 10, || {
         Some(site.run(&["status", "-c", "demo"]).exits(6)).filter(|outcome| outcome.stderr.contains("the lease ends"))
     });
+}
+
+/// The whole way on this machine: what a job wrote is here before the deadline, and the record of the cluster says so when it
+/// is gone. The agent was killed in between.
+#[test]
+#[ignore = "testbed"]
+fn what_is_saved_here_is_here_before_a_deadline_and_said_when_the_cluster_is_gone() {
+    let _turn = turn();
+    let env = TestEnv::with_shared_ray();
+    let end = "end: { warning: 60s, save: [{ from: results, to: here:out }] }";
+    env.write(
+        "cluster.yaml",
+        &format!("name: demo\ndeadline: 150s\nray: {{ workers: {{ count: 1, cpus: 1 }} }}\n{end}\n"),
+    );
+    let begun = std::time::Instant::now();
+    let _ = env.run(&["up", "--yes"]).exits(0).says("on this machine").says("lost all the same");
+    println!("up: {:.0} s", begun.elapsed().as_secs_f64());
+    let write = "mkdir -p $GPUCL_DATA/results/checkpoint-7; echo 7 >$GPUCL_DATA/results/checkpoint-7/step; echo ok >$GPUCL_DATA/results/log";
+    let _ = env.run(&["exec", "-c", "demo", "--", "sh", "-c", &write.replace("$GPUCL_DATA", &data(&env))]).exits(0);
+    let killed = super::signal(&env, rustix::process::Signal::KILL);
+    let _ = env.run(&["save", "-c", "demo"]).exits(0).prints("results to here:out: 2 files").prints("verified");
+    super::started_again(&env, killed);
+    let at = |name: &str| std::fs::read_to_string(env.work().join("out").join(name)).unwrap_or_default();
+    assert_eq!(at("checkpoint-7/step"), "7\n");
+    let write = "echo 8 >$GPUCL_DATA/results/checkpoint-7/step";
+    let _ = env.run(&["exec", "-c", "demo", "--", "sh", "-c", &write.replace("$GPUCL_DATA", &data(&env))]).exits(0);
+    until_or("it is gone", 240, || (!folder(&env).exists()).then_some(()), || log(&env));
+    println!("gone after {:.0} s, with a deadline of 150 s", begun.elapsed().as_secs_f64());
+    assert_eq!(at("checkpoint-7/step"), "8\n", "what was written last is not here");
+    let ended = until("the reason", 10, || {
+        Some(env.run(&["status", "-c", "demo"]).exits(6))
+            .filter(|outcome| outcome.stderr.contains("it was taken down at"))
+    });
+    let _ = ended.says("its deadline is reached at").says("results to here:out: 2 files").says("verified");
+}
+
+/// The data folder of a cluster on this machine.
+fn data(env: &TestEnv) -> String {
+    let hosts = env.home().join(".local/share/gpucl/hosts");
+    let host = std::fs::read_dir(hosts).unwrap().next().unwrap().unwrap().path();
+    host.join("data").display().to_string()
 }

@@ -151,7 +151,7 @@ fn hosts_are_looked_at_rarely_and_often_near_the_end() {
 #[test]
 fn an_extension_is_asked_for_hours_before_and_again_later() {
     let extend = DOWN.replace("warning: 10m", "warning: 10m, then: extend");
-    let spec = format!("provider: {{chameleon: {{site: tacc}}}}\n{extend}");
+    let spec = format!("provider: {{name: chameleon}}\nruntime: docker\nhosts: [{{node: liqid01}}]\n{extend}");
     let (limits, known, told, here) = (limits(), known(&spec), told(), SavedHere::default());
     let waits = seen("12:00", GuardPhase::Waiting, None);
     let asks = |now: &str, extended: Option<&str>| {
