@@ -132,6 +132,10 @@ serve-troubles:
 serve-story: testbed-up
     cargo test --test main -- --ignored --nocapture --test-threads=1 hosts::story scenario::story
 
+# twenty ends of slots with nothing of ours on this machine, on four hosts side by side: twenty minutes
+end-rounds:
+    cargo test --test main end::rounds -- --ignored --nocapture
+
 # two programs that renew one login at Chameleon at once, a hundred times
 login-rounds:
     cargo test --test main -- --ignored --nocapture chameleon::login::two_programs

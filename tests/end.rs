@@ -1,3 +1,17 @@
-//! The end of a slot: the guard on hosts.
+//! The guard: the program that sees to the end of a cluster on its hosts, as a process, against a store that checks what
+//! it is sent; and on hosts of real clusters.
 
+mod activity;
+mod clocks;
+mod containers;
 mod here;
+mod hostile;
+mod killed;
+mod phases;
+mod ray;
+mod rendered;
+mod rounds;
+mod saving;
+mod slot;
+mod speed;
+mod trouble;

@@ -64,7 +64,7 @@ def check(method, path, query, headers, body):
     """Refuses a request that is not signed as it has to be, or whose body is not what was signed."""
     words = headers.get("authorization", "")
     if not words.startswith("AWS4-HMAC-SHA256 "):
-        raise Refused(403, "AccessDenied", "no signature")
+        raise Refused(403, "AccessDenied", "not signed at all")
     parts = dict(part.strip().partition("=")[::2] for part in words.split(" ", 1)[1].split(","))
     public, _, scope = parts["Credential"].partition("/")
     names = parts["SignedHeaders"].split(";")
@@ -254,7 +254,7 @@ class Handler(socketserver.StreamRequestHandler):
                 except Refused as refused:
                     status, code, message = refused.args
                     more, content = {}, ("<Error><Code>%s</Code><Message>%s</Message></Error>" % (code, escape(message))).encode()
-                    if code in ("SignatureDoesNotMatch", "XAmzContentSHA256Mismatch", "BadDigest", "AccessDenied"):
+                    if code in ("SignatureDoesNotMatch", "XAmzContentSHA256Mismatch", "BadDigest") or message.startswith("not signed"):
                         SEEN["bad"].append("%s %s: %s" % (method, path, code))
             date = email.utils.formatdate(time.time() + FAULTS["ahead"], usegmt=True)
             head = "HTTP/1.1 %d .\r\nDate: %s\r\nContent-Length: %d\r\n" % (status, date, len(content))
@@ -262,6 +262,8 @@ class Handler(socketserver.StreamRequestHandler):
             try:
                 self.wfile.write(head.encode() + b"\r\n" + (b"" if method == "HEAD" else content))
             except OSError:
+                return
+            if headers.get("connection", "").lower() == "close":
                 return
 
     def body(self, length, rate):

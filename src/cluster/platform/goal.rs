@@ -93,6 +93,9 @@ fn unsupported(spec: &Spec) -> Vec<(String, bool)> {
         ("compose", !spec.compose.is_empty()),
         ("playbooks", !spec.playbooks.is_empty()),
         ("capacity", spec.capacity.is_some()),
+        // No guard runs in a pod yet: what nobody would do is not accepted.
+        ("idle", spec.idle.is_some()),
+        ("end.save", spec.end.as_ref().is_some_and(|end| end.saved_by_hosts().next().is_some())),
         ("ray.capabilities", !spec.ray.capabilities.is_empty()),
         ("ray.head.dashboard_port", spec.ray.head.dashboard_port.is_some()),
     ]

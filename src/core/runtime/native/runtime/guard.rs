@@ -7,7 +7,6 @@ use serde_json::Value;
 
 use super::claim::ports_of_node;
 use super::service::{Service, isolated};
-use super::stage::gcs;
 use super::{LOOPBACK, store};
 use crate::error::{Doing as _, ErrorKind, Result};
 use crate::host::StageFile;
@@ -42,12 +41,13 @@ pub(super) fn files(request: &DeployRequest<'_>, host: &HostInput) -> Result<Vec
     Ok(files)
 }
 
-/// The guard as a process for the host's supervisor; `None` if this host has none.
+/// The guard as a process for the host's supervisor; `None` if this host has none. `gcs` is where the head's GCS listens.
 pub(super) fn launch(
     request: &DeployRequest<'_>,
     host: &HostInput,
     layout: &Layout,
     blocks: &BTreeMap<Key, u16>,
+    gcs: String,
 ) -> Result<Option<Guard>> {
     let Some(key) = key_on(request, host) else { return Ok(None) };
     let path = |path: std::path::PathBuf| path.display().to_string();
@@ -58,7 +58,7 @@ pub(super) fn launch(
         secrets: format!("{home}/secrets"),
         data: path(layout.data()),
         store: store::place(request, blocks),
-        gcs: gcs(request, blocks),
+        gcs,
         dashboard: format!("http://{LOOPBACK}:{}", head.dashboard),
         ray: format!("{RAY_ENV}/bin/ray"),
         jupyter: None,

@@ -156,7 +156,7 @@ fn nodes_file(
         ranges.push([mlflow_port(&blocks); 2]);
         launches.push(launch);
     }
-    let guard = guard::launch(request, host, &layout, &blocks)?;
+    let guard = guard::launch(request, host, &layout, &blocks, gcs(request, &blocks))?;
     if let (Some(guard), Some(key)) = (&guard, key_on(request, host)) {
         digests.insert(key, guard.launch["digest"].as_str().unwrap_or_default().to_owned());
         launches.push(guard.launch.clone());
