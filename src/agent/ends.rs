@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::end::{Cause, End};
 use super::limits::Limits;
-use super::seen::Seen;
+use super::seen::GuardsReport;
 use crate::providers;
 use crate::spec::{IdleSpec, Spec};
 use crate::state::ClusterState;
@@ -45,7 +45,7 @@ impl End {
     }
 
     /// When a cluster ends as nobody uses it, if nobody does now.
-    pub fn idle(idle: &IdleSpec, limits: &Limits, seen: &Seen) -> Option<Self> {
+    pub fn idle(idle: &IdleSpec, limits: &Limits, seen: &GuardsReport) -> Option<Self> {
         let after = SignedDuration::try_from(idle.after()).unwrap_or(SignedDuration::MAX);
         let at = later(seen.idle_since?, after);
         Some(Self { at: limits.kept_until.map_or(at, |kept| kept.max(at)), why: Cause::Idle })

@@ -10,10 +10,10 @@ pub mod end;
 mod ended;
 mod ends;
 mod errand;
+pub mod given;
 pub mod limits;
 mod scheduled_up;
 pub mod seen;
-pub mod told;
 mod watch;
 pub mod watcher;
 

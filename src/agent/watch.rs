@@ -17,9 +17,9 @@ use super::clock::Clock;
 use super::decide::{Act, Facts};
 use super::end::Why;
 use super::errand::{Errand, begin};
+use super::given::GivenEnd;
 use super::limits::Limits;
-use super::seen::{SavedHere, Seen, all_saved_of};
-use super::told::Told;
+use super::seen::{GuardsReport, SavedHere, all_saved_of};
 use super::watcher::{Watcher, lock_file, output_file, watcher};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::name::ClusterName;
@@ -193,12 +193,13 @@ impl Watch {
 
     fn with_facts<T>(&self, look: impl FnOnce(&Facts<'_>) -> T) -> Option<T> {
         let (limits, known) = (self.limits.as_ref()?, self.known.as_ref()?);
-        let (told, seen, here) = (Told::last(&self.folder), Seen::of(&self.folder), SavedHere::of(&self.folder));
+        let (given, seen, here) =
+            (GivenEnd::last(&self.folder), GuardsReport::of(&self.folder), SavedHere::of(&self.folder));
         let Errands { looked, copied, extended, .. } = self.errands;
         Some(look(&Facts {
             limits,
             known,
-            told: told.as_ref(),
+            given: given.as_ref(),
             seen: seen.as_ref(),
             here: &here,
             now: limits.now(&Clock::now()),

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::agent::decide::IDLE_WARNING;
 use crate::agent::end::{Cause, End};
 use crate::agent::limits::Limits;
-use crate::agent::seen::{GuardPhase, Saved, SavedHere, Seen, SeenHost};
+use crate::agent::seen::{GuardPhase, GuardsReport, HostGuard, Saved, SavedHere};
 use crate::spec::Then;
 use crate::state::ClusterState;
 use crate::util::human;
@@ -30,7 +30,7 @@ pub struct EndReport {
     /// When the guards were last looked at.
     pub seen: Option<Timestamp>,
     /// What the guards said then, host by host.
-    pub hosts: Vec<SeenHost>,
+    pub hosts: Vec<HostGuard>,
     /// What was copied to this machine.
     pub here: Vec<Saved>,
     /// Whether nobody uses it; null without `idle:`.
@@ -62,12 +62,12 @@ pub(super) fn ending(folder: &Path, known: &ClusterState) -> Option<EndReport> {
     if end.is_none() && of_spec.is_none() && of_idle.is_none() {
         return None;
     }
-    let seen = Seen::of(folder);
+    let seen = GuardsReport::of(folder);
     let idle = of_idle.map(|idle| IdleReport {
         after_seconds: idle.after().as_secs(),
         then: idle.then,
         since: seen.as_ref().and_then(|seen| seen.idle_since),
-        saw: seen.as_ref().and_then(Seen::saw).map(str::to_owned),
+        saw: seen.as_ref().and_then(GuardsReport::saw).map(str::to_owned),
         at: limits
             .as_ref()
             .zip(seen.as_ref())
@@ -109,7 +109,7 @@ impl EndReport {
 }
 
 /// What the guard of a host says, unless it waits and nothing was saved yet.
-fn of_guard(host: &SeenHost) -> Vec<String> {
+fn of_guard(host: &HostGuard) -> Vec<String> {
     let Some(guard) = &host.guard else {
         let why = host.error.clone().unwrap_or_default();
         return vec![format!("warning: the guard on {} does not answer: {why}", host.host)];
@@ -190,7 +190,7 @@ mod tests {
             saved: vec![saved],
             ..Default::default()
         };
-        let host = SeenHost { host: "host-0".to_owned(), guard: Some(guard), error: None };
+        let host = HostGuard { host: "host-0".to_owned(), guard: Some(guard), error: None };
         let text = of_guard(&host).join("\n");
         for part in
             ["host-0: saving", "1.0 GiB will be missing", "differs from this machine's by 1h 00m", "NOT all saved"]

@@ -103,7 +103,7 @@ fn a_lease_is_extended_early_and_never_beyond_the_cost_limit() {
     other.down();
 }
 
-/// Somebody else shortens the lease, and no host answers: it is learned, and the cluster is taken down at its end.
+/// Somebody else shortens the lease, and no host answers: it is found out, and the cluster is taken down at its end.
 #[test]
 #[ignore = "testbed"]
 fn a_lease_that_somebody_shortens_is_known_and_its_end_kept_although_no_host_answers() {
