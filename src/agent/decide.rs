@@ -8,9 +8,9 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use super::end::{Cause, End, Why};
+use super::given::GivenEnd;
 use super::limits::Limits;
-use super::seen::{SavedHere, Seen};
-use super::told::Told;
+use super::seen::{GuardsReport, SavedHere};
 use crate::spec::{SaveTo, Spec, Then};
 use crate::state::ClusterState;
 use crate::util::when::{between, earlier, later};
@@ -34,8 +34,8 @@ const COPIES_EVERY: SignedDuration = SignedDuration::from_secs(30);
 pub(super) struct Facts<'a> {
     pub(super) limits: &'a Limits,
     pub(super) known: &'a ClusterState,
-    pub(super) told: Option<&'a Told>,
-    pub(super) seen: Option<&'a Seen>,
+    pub(super) given: Option<&'a GivenEnd>,
+    pub(super) seen: Option<&'a GuardsReport>,
     pub(super) here: &'a SavedHere,
     /// The current time, by the clock that has advanced more.
     pub(super) now: Timestamp,
@@ -129,6 +129,9 @@ impl Facts<'_> {
             return false;
         };
         let Some(end) = self.end().filter(|end| end.why == Cause::Lease && end.at > self.now) else { return false };
+        if !self.runs() {
+            return false;
+        }
         let is_time = earlier(end.before(spec.warning()), EXTENDS_EARLY) <= self.now;
         is_time && self.extended.is_none_or(|at| between(at, self.now) >= EXTENDS_EVERY)
     }
@@ -139,8 +142,8 @@ impl Facts<'_> {
 
     /// Whether the guards have saved all before the end as it is known, and all that goes to this machine is here.
     fn is_all_saved(&self) -> bool {
-        let Some(told) = self.told.filter(|told| told.is(self.end())) else { return false };
-        self.seen.is_some_and(|seen| seen.all_saved(told.revision)) && (!self.has_here() || self.is_all_here())
+        let Some(given) = self.given.filter(|given| given.is(self.end())) else { return false };
+        self.seen.is_some_and(|seen| seen.all_saved(given.revision)) && (!self.has_here() || self.is_all_here())
     }
 
     fn has_here(&self) -> bool {
@@ -149,13 +152,13 @@ impl Facts<'_> {
     }
 
     fn is_all_here(&self) -> bool {
-        let told = self.told.map(|told| told.revision);
-        told.is_some() && self.here.last_pass_of == told && self.here.saved.iter().all(|saved| saved.complete)
+        let given = self.given.map(|given| given.revision);
+        given.is_some() && self.here.last_pass_of == given && self.here.saved.iter().all(|saved| saved.complete)
     }
 
     /// Whether its nodes were ready once, and so have guards.
     fn was_ready(&self) -> bool {
-        self.known.ready_since.is_some() || self.seen.is_some() || self.told.is_some()
+        self.known.ready_since.is_some() || self.seen.is_some() || self.given.is_some()
     }
 
     fn runs(&self) -> bool {

@@ -8,9 +8,9 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::end::{Cause, End};
 use super::limits::Limits;
-use super::seen::Seen;
+use super::seen::GuardsReport;
 use crate::providers;
-use crate::spec::IdleSpec;
+use crate::spec::{IdleSpec, Spec};
 use crate::state::ClusterState;
 use crate::util::when::later;
 
@@ -21,9 +21,15 @@ impl End {
         Self::all(limits.as_ref(), known, Timestamp::now()).into_iter().next()
     }
 
+    /// The end that the hosts of a cluster have.
+    pub fn of_hosts(spec: &Spec, at: Timestamp) -> Self {
+        let reserves = providers::find(spec.provider.name()).is_ok_and(|factory| factory.capability().reserves);
+        Self { at, why: if reserves { Cause::Lease } else { Cause::WallClock } }
+    }
+
     /// All known ends, the earliest first.
     pub fn all(limits: Option<&Limits>, known: &ClusterState, now: Timestamp) -> Vec<Self> {
-        let of_hosts = known.ends().map(|at| Self { at, why: reservation(known) });
+        let of_hosts = known.ends().and_then(|at| Some(Self::of_hosts(known.spec.as_ref()?, at)));
         let deadline = limits.and_then(|limits| limits.ends(known.begun)).map(|at| Self { at, why: Cause::Deadline });
         let cost = limits.and_then(|limits| limits.cost_ends(known, now)).map(|at| Self { at, why: Cause::Cost });
         let mut all: Vec<Self> = [of_hosts, deadline, cost].into_iter().flatten().collect();
@@ -39,18 +45,9 @@ impl End {
     }
 
     /// When a cluster ends as nobody uses it, if nobody does now.
-    pub fn idle(idle: &IdleSpec, limits: &Limits, seen: &Seen) -> Option<Self> {
+    pub fn idle(idle: &IdleSpec, limits: &Limits, seen: &GuardsReport) -> Option<Self> {
         let after = SignedDuration::try_from(idle.after()).unwrap_or(SignedDuration::MAX);
         let at = later(seen.idle_since?, after);
         Some(Self { at: limits.kept_until.map_or(at, |kept| kept.max(at)), why: Cause::Idle })
-    }
-}
-
-/// What kind of reservation the hosts of a cluster have.
-fn reservation(known: &ClusterState) -> Cause {
-    let name = known.spec.as_ref().map(|spec| spec.provider.name());
-    match name.and_then(|name| providers::find(name).ok()) {
-        Some(factory) if !factory.capability().reserves => Cause::WallClock,
-        _ => Cause::Lease,
     }
 }

@@ -20,7 +20,7 @@ pub(super) struct Errand {
 }
 
 impl Errand {
-    /// Starts one; what it prints goes to the agent's log.
+    /// Starts one; what it says goes to the agent's log, and its result to the records that it writes.
     ///
     /// # Errors
     /// If it cannot be started.
@@ -31,8 +31,7 @@ impl Errand {
         what: &'static str,
         args: &[&str],
     ) -> std::io::Result<Self> {
-        let output = open_append(&log(folder))?;
-        Ok(Self { child: begin(folder, cluster, start, args, &output)?, what })
+        Ok(Self { child: begin(folder, cluster, start, args, &|| Ok(Stdio::null()))?, what })
     }
 
     /// How it ended; `None` while it runs. An error says that it failed.
@@ -60,12 +59,12 @@ pub(super) fn begin(
     cluster: &ClusterName,
     start: &Start,
     args: &[&str],
-    output: &std::fs::File,
+    output: &dyn Fn() -> std::io::Result<Stdio>,
 ) -> std::io::Result<Child> {
     let errors = open_append(&log(folder))?;
     let command = |program: &Path| {
         let mut command = child::async_command(program);
-        command.args(args).args(["--output", "json", "--cluster", cluster.as_str()]).env_clear();
+        command.args(args).args(["--cluster", cluster.as_str()]).env_clear();
         command.envs(&start.environment);
         for (name, secret) in kept_secrets(folder) {
             command.env(name, secret.expose_secret());
@@ -82,9 +81,7 @@ pub(super) fn begin(
         command.stdin(Stdio::null()).process_group(0);
         command
     };
-    let started = command(&start.program).stdout(output.try_clone()?).stderr(errors.try_clone()?).spawn();
+    let started = command(&start.program).stdout(output()?).stderr(errors.try_clone()?).spawn();
     // If the program was removed meanwhile, run this process's own executable.
-    started.or_else(|_| {
-        command(Path::new("/proc/self/exe")).stdout(output.try_clone()?).stderr(errors.try_clone()?).spawn()
-    })
+    started.or_else(|_| command(Path::new("/proc/self/exe")).stdout(output()?).stderr(errors.try_clone()?).spawn())
 }

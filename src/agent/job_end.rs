@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::seen::{Saved, SavedHere, Seen};
+use super::seen::{GuardsReport, Saved, SavedHere};
 
 /// A job that was at work when its cluster began to end, and has ended since.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -29,7 +29,7 @@ pub struct Checkpoint {
 
 impl JobEnd {
     /// Of one job; `None` if the cluster did not end meanwhile, as far as the guards know.
-    pub fn of(job: &str, seen: &Seen, here: &SavedHere) -> Option<Self> {
+    pub fn of(job: &str, seen: &GuardsReport, here: &SavedHere) -> Option<Self> {
         let (guard, row) = seen.guards().find_map(|(_, guard)| {
             let row = guard.jobs.iter().find(|row| row.id == job)?;
             Some((guard, row))
@@ -79,10 +79,10 @@ impl std::fmt::Display for JobEnd {
 
 #[cfg(test)]
 mod tests {
-    use super::super::seen::{GuardPhase, GuardState, JobRow, SeenHost};
+    use super::super::seen::{GuardPhase, GuardState, HostGuard, JobRow};
     use super::*;
 
-    fn seen(phase: GuardPhase, stopped: bool, newest: Option<&str>) -> Seen {
+    fn seen(phase: GuardPhase, stopped: bool, newest: Option<&str>) -> GuardsReport {
         let row = |id: &str, stopped| JobRow { id: id.to_owned(), status: "SUCCEEDED".to_owned(), stopped };
         let saved = Saved {
             to: "s3://mine/run1".to_owned(),
@@ -96,8 +96,8 @@ mod tests {
             saved: vec![saved],
             ..GuardState::default()
         };
-        let host = SeenHost { host: "host-0".to_owned(), guard: Some(guard), error: None };
-        Seen::new(Timestamp::UNIX_EPOCH, vec![host], &[])
+        let host = HostGuard { host: "host-0".to_owned(), guard: Some(guard), error: None };
+        GuardsReport::new(Timestamp::UNIX_EPOCH, vec![host], &[])
     }
 
     #[test]

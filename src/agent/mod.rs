@@ -10,11 +10,11 @@ pub mod end;
 mod ended;
 mod ends;
 mod errand;
+pub mod given;
 mod job_end;
 pub mod limits;
 mod scheduled_up;
 pub mod seen;
-pub mod told;
 mod watch;
 pub mod watcher;
 

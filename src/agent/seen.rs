@@ -147,7 +147,7 @@ pub struct GuardState {
 /// What was seen on one host.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub struct SeenHost {
+pub struct HostGuard {
     /// Its display name.
     pub host: String,
     /// The state of its guard.
@@ -158,20 +158,20 @@ pub struct SeenHost {
 
 /// What was last seen of all guards of a cluster.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Seen {
+pub struct GuardsReport {
     version: u32,
     /// When.
     pub at: Timestamp,
     /// The hosts that have a guard, and those that did not answer.
-    pub hosts: Vec<SeenHost>,
+    pub hosts: Vec<HostGuard>,
     /// Since when nobody uses the cluster, by the clock of this machine.
     #[serde(default)]
     pub idle_since: Option<Timestamp>,
 }
 
-impl Seen {
+impl GuardsReport {
     /// Creates a record; `clocks` are the hosts' clocks at that moment, in the order of the hosts.
-    pub fn new(at: Timestamp, hosts: Vec<SeenHost>, clocks: &[Option<Timestamp>]) -> Self {
+    pub fn new(at: Timestamp, hosts: Vec<HostGuard>, clocks: &[Option<Timestamp>]) -> Self {
         let idle_since = idle_since(at, &hosts, clocks);
         Self { version: VERSION, at, hosts, idle_since }
     }
@@ -196,7 +196,7 @@ impl Seen {
 
     /// Whether every guard has saved all before the end of this revision.
     pub fn all_saved(&self, revision: u64) -> bool {
-        let is_saved = |host: &SeenHost| {
+        let is_saved = |host: &HostGuard| {
             host.guard.as_ref().is_some_and(|guard| {
                 guard.phase.is_done() && guard.revision >= revision && guard.saved.iter().all(|saved| saved.complete)
             })
@@ -217,7 +217,7 @@ impl Seen {
 
 /// Since when nobody uses any host, by the clock of this machine: a host's clock may be wrong, but what has passed on it since
 /// is right.
-fn idle_since(at: Timestamp, hosts: &[SeenHost], clocks: &[Option<Timestamp>]) -> Option<Timestamp> {
+fn idle_since(at: Timestamp, hosts: &[HostGuard], clocks: &[Option<Timestamp>]) -> Option<Timestamp> {
     let mut latest: Option<Timestamp> = None;
     for (index, host) in hosts.iter().enumerate() {
         // A host that does not answer may be in use.
@@ -269,7 +269,7 @@ impl SavedHere {
 
 /// All that is known of what was saved of a cluster, on hosts and here.
 pub fn all_saved_of(folder: &Path) -> Vec<Saved> {
-    let of_hosts = Seen::of(folder).into_iter().flat_map(|seen| seen.hosts);
+    let of_hosts = GuardsReport::of(folder).into_iter().flat_map(|seen| seen.hosts);
     let of_hosts = of_hosts.flat_map(|host| {
         let many = host.host != "host-0";
         host.guard.into_iter().flat_map(|guard| guard.saved).map(move |saved| match many {
@@ -309,22 +309,22 @@ mod tests {
         format!("2026-11-21T{text}Z").parse().unwrap()
     }
 
-    fn host(since: Option<&str>) -> SeenHost {
+    fn host(since: Option<&str>) -> HostGuard {
         let activity = Activity { since: since.map(at), saw: Some("a job runs".to_owned()) };
         let guard = GuardState { activity: Some(activity), ..GuardState::default() };
-        SeenHost { host: "host-0".to_owned(), guard: Some(guard), error: None }
+        HostGuard { host: "host-0".to_owned(), guard: Some(guard), error: None }
     }
 
     #[test]
     fn idleness_counts_by_what_has_passed_on_the_host_whatever_its_clock_says() {
         let now = at("12:00:00");
         // Ten minutes by a clock that is an hour ahead.
-        let seen = Seen::new(now, vec![host(Some("12:50:00"))], &[Some(at("13:00:00"))]);
+        let seen = GuardsReport::new(now, vec![host(Some("12:50:00"))], &[Some(at("13:00:00"))]);
         assert_eq!(seen.idle_since, Some(at("11:50:00")));
-        let in_use = Seen::new(now, vec![host(Some("11:50:00")), host(None)], &[Some(now), Some(now)]);
+        let in_use = GuardsReport::new(now, vec![host(Some("11:50:00")), host(None)], &[Some(now), Some(now)]);
         assert_eq!(in_use.idle_since, None);
-        let silent = SeenHost { host: "host-1".to_owned(), ..SeenHost::default() };
-        let unknown = Seen::new(now, vec![host(Some("11:50:00")), silent], &[Some(now), None]);
+        let silent = HostGuard { host: "host-1".to_owned(), ..HostGuard::default() };
+        let unknown = GuardsReport::new(now, vec![host(Some("11:50:00")), silent], &[Some(now), None]);
         assert_eq!(unknown.idle_since, None, "a host that does not answer may be in use");
     }
 
@@ -333,9 +333,9 @@ mod tests {
         let guard = |phase, revision, complete| {
             let saved = vec![Saved { complete, ..Saved::default() }];
             let guard = GuardState { phase, revision, saved, ..GuardState::default() };
-            SeenHost { host: String::new(), guard: Some(guard), error: None }
+            HostGuard { host: String::new(), guard: Some(guard), error: None }
         };
-        let seen = |hosts| Seen::new(at("12:00:00"), hosts, &[]);
+        let seen = |hosts| GuardsReport::new(at("12:00:00"), hosts, &[]);
         assert!(seen(vec![guard(GuardPhase::Saved, 3, true)]).all_saved(3));
         assert!(!seen(vec![guard(GuardPhase::Saved, 2, true)]).all_saved(3), "that was an earlier end");
         assert!(!seen(vec![guard(GuardPhase::Saved, 3, false)]).all_saved(3));

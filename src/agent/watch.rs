@@ -17,9 +17,9 @@ use super::clock::Clock;
 use super::decide::{Act, Facts};
 use super::end::Why;
 use super::errand::{Errand, begin};
+use super::given::GivenEnd;
 use super::limits::Limits;
-use super::seen::{SavedHere, Seen, all_saved_of};
-use super::told::Told;
+use super::seen::{GuardsReport, SavedHere, all_saved_of};
 use super::watcher::{Watcher, lock_file, output_file, watcher};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::name::ClusterName;
@@ -193,12 +193,13 @@ impl Watch {
 
     fn with_facts<T>(&self, look: impl FnOnce(&Facts<'_>) -> T) -> Option<T> {
         let (limits, known) = (self.limits.as_ref()?, self.known.as_ref()?);
-        let (told, seen, here) = (Told::last(&self.folder), Seen::of(&self.folder), SavedHere::of(&self.folder));
+        let (given, seen, here) =
+            (GivenEnd::last(&self.folder), GuardsReport::of(&self.folder), SavedHere::of(&self.folder));
         let Errands { looked, copied, extended, .. } = self.errands;
         Some(look(&Facts {
             limits,
             known,
-            told: told.as_ref(),
+            given: given.as_ref(),
             seen: seen.as_ref(),
             here: &here,
             now: limits.now(&Clock::now()),
@@ -288,8 +289,8 @@ impl Watch {
     /// Takes the cluster down and retries until it is gone. Returns `false` if it need not end any more.
     async fn end(&mut self, act: &Act) -> bool {
         let (why, args) = match act {
-            Act::Down(why) => (why, &["down", "--yes"][..]),
-            Act::Stop(why) => (why, &["stop", "--yes"][..]),
+            Act::Down(why) => (why, &["down", "--yes", "--output", "json"][..]),
+            Act::Stop(why) => (why, &["stop", "--yes", "--output", "json"][..]),
         };
         let is_idle = matches!(why, Why::Idle(_));
         if is_idle && self.saves() {
@@ -381,8 +382,10 @@ impl Watch {
     /// Runs `gpucl down`, or `gpucl stop`, once.
     async fn attempt(&mut self, args: &[&str]) -> Attempt {
         let started = match &self.limits {
-            Some(limits) => fs_err::File::create(output_file(&self.folder))
-                .and_then(|output| begin(&self.folder, &self.cluster, &limits.start, args, &output.into_parts().0)),
+            Some(limits) => fs_err::File::create(output_file(&self.folder)).and_then(|output| {
+                let output = output.into_parts().0;
+                begin(&self.folder, &self.cluster, &limits.start, args, &|| output.try_clone().map(Into::into))
+            }),
             None => Err(std::io::ErrorKind::NotFound.into()),
         };
         let mut child = match started {

@@ -155,7 +155,7 @@ pub async fn lift(folder: &Path) -> Result<()> {
     // First, so that no command restarts the agent.
     Limits::remove(folder)?;
     end_watcher(folder).await?;
-    super::told::forget(folder).doing(ErrorKind::State, doing)?;
+    super::given::forget(folder).doing(ErrorKind::State, doing)?;
     super::seen::forget(folder).doing(ErrorKind::State, doing)?;
     for path in [secrets_file(folder), watcher_file(folder), log(folder), output_file(folder), lock_file(folder)] {
         remove_file(&path).doing(ErrorKind::State, doing)?;

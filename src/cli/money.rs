@@ -108,15 +108,18 @@ fn yes(answer: &str, doing: &str) -> Result<()> {
     }
 }
 
-/// A cluster's cost, deadline and cost limit, as lines of `status`.
+/// A cluster's cost, end, deadline and cost limit, as lines of `status`.
 pub(crate) fn lines(report: &StatusReport) -> Vec<String> {
     let mut lines = Vec::new();
     if !report.cost.is_none() {
         lines.push(format!("costs {}", report.cost.describe()));
     }
+    lines.extend(report.end.iter().flat_map(|end| end.lines(Timestamp::now())));
     let Some(limits) = &report.deadline else { return lines };
     if let Some(at) = limits.at {
         lines.push(format!("deadline: {}; then it is taken down{}", human::in_time(at), by(limits)));
+    } else if limits.is_unlimited {
+        lines.push(format!("its end is seen to{}", by(limits)));
     } else if limits.max_cost.is_none() {
         lines.push(format!("deadline: counts from its first host{}", by(limits)));
     }
@@ -142,7 +145,7 @@ fn warnings(limits: &LimitsReport) -> Vec<String> {
     let mut lines = Vec::new();
     let first = [limits.at, limits.cost_reached_at].into_iter().flatten().min();
     if limits.acts {
-        lines.push("warning: it is being taken down: its limit is reached".to_owned());
+        lines.push("warning: it is being taken down: its end has come".to_owned());
     } else if let Some(left) = first.map(|at| at.duration_since(Timestamp::now())).filter(|left| left.is_positive())
         && left.unsigned_abs() < SOON
     {

@@ -11,6 +11,7 @@ use super::sites::{holder, if_several};
 use super::substrate::{Look, Opening};
 use super::up::pipeline;
 use super::which_machine::refuse_other_machine;
+use crate::agent::seen::{Saved, all_saved_of};
 use crate::agent::watcher::lift;
 use crate::agent::{Ended, ScheduledUp};
 use crate::engine::Ledger;
@@ -91,6 +92,7 @@ async fn remove(settings: &Settings, spec: &Spec, store: Store, options: DownOpt
         .into_store()
         .ok_or_else(|| Error::new(ErrorKind::Internal, "close the journal").because("it is still in use"))?;
     proof.spending = store.state().spending(Timestamp::now());
+    proof.saved = all_saved_of(store.folder()).iter().map(Saved::line).collect();
     lift(store.folder()).await?;
     Ended::forget(&settings.paths, &spec.name);
     store.remove()?;

@@ -9,8 +9,8 @@ use super::machines::{Guard, Machines};
 use super::settings::Settings;
 use super::which_machine::refuse_other_machine;
 use crate::agent::end::End;
-use crate::agent::seen::{GuardState, Seen, SeenHost};
-use crate::agent::told::Told;
+use crate::agent::given::GivenEnd;
+use crate::agent::seen::{GuardState, GuardsReport, HostGuard};
 use crate::engine::Ledger;
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::name::{ClusterName, Key};
@@ -30,7 +30,7 @@ const PROVIDER_WITHIN: Duration = Duration::from_secs(40);
 /// # Errors
 /// If the cluster is unknown, is on another machine, or its records cannot be written. A host that does not answer is in the
 /// result.
-pub async fn look_at_end(settings: &Settings, name: &ClusterName) -> Result<Option<Seen>> {
+pub async fn look_at_end(settings: &Settings, name: &ClusterName) -> Result<Option<GuardsReport>> {
     let Some(store) = Store::open(&settings.paths, name)? else { return Err(super::unknown(&settings.paths, name)) };
     refuse_other_machine(&settings.paths, store.state(), "look at the end of")?;
     // What fails here is known as it was: hosts can be looked at all the same.
@@ -45,7 +45,7 @@ pub async fn look_at_end(settings: &Settings, name: &ClusterName) -> Result<Opti
 ///
 /// # Errors
 /// As [`look_at_end`], which asks the provider, too.
-pub async fn look_at_guards(settings: &Settings, name: &ClusterName) -> Result<Option<Seen>> {
+pub async fn look_at_guards(settings: &Settings, name: &ClusterName) -> Result<Option<GuardsReport>> {
     let Some(store) = Store::open(&settings.paths, name)? else { return Err(super::unknown(&settings.paths, name)) };
     tell(settings, store.state(), &settings.paths.cluster(name)).await
 }
@@ -54,7 +54,7 @@ pub async fn look_at_guards(settings: &Settings, name: &ClusterName) -> Result<O
 ///
 /// # Errors
 /// If the cluster is unknown, or its records cannot be written. A host that does not answer is in the result.
-pub async fn save_on_hosts(settings: &Settings, name: &ClusterName) -> Result<Seen> {
+pub async fn save_on_hosts(settings: &Settings, name: &ClusterName) -> Result<GuardsReport> {
     let Some(store) = Store::open(&settings.paths, name)? else { return Err(super::unknown(&settings.paths, name)) };
     refuse_other_machine(&settings.paths, store.state(), "save")?;
     let seen = Guards::of(settings, store.state()).await?.ask(&GuardAsk::Save, SAVES_WITHIN).await;
@@ -66,24 +66,28 @@ pub async fn save_on_hosts(settings: &Settings, name: &ClusterName) -> Result<Se
 ///
 /// # Errors
 /// If its records cannot be written. A host that does not answer is in the result.
-pub(super) async fn tell(settings: &Settings, known: &ClusterState, folder: &std::path::Path) -> Result<Option<Seen>> {
+pub(super) async fn tell(
+    settings: &Settings,
+    known: &ClusterState,
+    folder: &std::path::Path,
+) -> Result<Option<GuardsReport>> {
     let has_guard = known.running_spec().is_some_and(|spec| spec.end.is_some() || spec.idle.is_some());
-    let runs = !known.started_nodes().is_empty() || known.platform().is_some();
+    let runs = known.projects().any(|(_, project)| !project.stopped) || known.platform().is_some();
     if !has_guard || !runs {
         return Ok(None);
     }
     let all = Guards::of(settings, known).await?;
-    let (end, last) = (End::for_hosts(folder, known), Told::last(folder));
-    let told = match last {
+    let (end, last) = (End::for_hosts(folder, known), GivenEnd::last(folder));
+    let given = match last {
         Some(last) if last.is(end) => last.again(folder),
-        None if end.is_none() => Told::nothing(),
-        _ => Told::next(folder, end, 0)?,
+        None if end.is_none() => GivenEnd::nothing(),
+        _ => GivenEnd::next(folder, end, 0)?,
     };
-    let mut seen = all.give(&told).await?;
+    let mut seen = all.give(&given).await?;
     // A guard knows a later one, such as from before this record was lost: it ignored what it was given.
-    if told.revision > 0 && seen.revision() > told.revision {
-        let told = Told::next(folder, end, seen.revision())?;
-        seen = all.give(&told).await?;
+    if given.revision > 0 && seen.revision() > given.revision {
+        let given = GivenEnd::next(folder, end, seen.revision())?;
+        seen = all.give(&given).await?;
     }
     seen.write(folder)?;
     Ok(Some(seen))
@@ -118,24 +122,24 @@ impl Guards {
     ///
     /// # Errors
     /// If the end cannot be written.
-    pub(super) async fn give(&self, told: &Told) -> Result<Seen> {
-        let text = told.text()?;
+    pub(super) async fn give(&self, given: &GivenEnd) -> Result<GuardsReport> {
+        let text = given.text()?;
         Ok(self.ask(&GuardAsk::Tell(&text), ANSWERS_WITHIN).await)
     }
 
     /// Has all do the same, each within this time.
-    pub(super) async fn ask(&self, ask: &GuardAsk<'_>, within: Duration) -> Seen {
+    pub(super) async fn ask(&self, ask: &GuardAsk<'_>, within: Duration) -> GuardsReport {
         let asks = self.guards.iter().map(|(host, guard)| async {
             let asked = tokio::time::timeout(within, self.ask_one(host, guard, ask)).await;
             let late = || Err(Error::new(ErrorKind::Timeout, "ask").because("it did not answer in time"));
             let host = host.clone();
             match asked.unwrap_or_else(|_| late()) {
-                Ok((clock, guard)) => (SeenHost { host, guard: Some(guard), error: None }, clock),
-                Err(error) => (SeenHost { host, guard: None, error: Some(error.to_string()) }, None),
+                Ok((clock, guard)) => (HostGuard { host, guard: Some(guard), error: None }, clock),
+                Err(error) => (HostGuard { host, guard: None, error: Some(error.to_string()) }, None),
             }
         });
         let (hosts, clocks): (Vec<_>, Vec<_>) = join_all(asks).await.into_iter().unzip();
-        Seen::new(Timestamp::now(), hosts, &clocks)
+        GuardsReport::new(Timestamp::now(), hosts, &clocks)
     }
 
     /// Has one do something; its host's clock, and its state.

@@ -11,7 +11,7 @@ use super::settings::Settings;
 use super::which_machine::refuse_other_machine;
 use crate::agent::end::{Cause, End};
 use crate::agent::limits::Limits;
-use crate::agent::seen::Seen;
+use crate::agent::seen::GuardsReport;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::ClusterName;
 use crate::provider::{EndAsk, Lease};
@@ -29,7 +29,7 @@ pub struct Kept {
     /// It is not taken down before this for want of use.
     pub until: Timestamp,
     /// What the guards say, if there are any.
-    pub seen: Option<Seen>,
+    pub seen: Option<GuardsReport>,
 }
 
 /// Keeps a cluster for so much longer than its end, or than now if it has none.

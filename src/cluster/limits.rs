@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use secrecy::SecretString;
 
 use crate::agent::credential::keep_secrets;
+use crate::agent::end::{Cause, End};
 use crate::agent::limits::{Limits, Start};
 use crate::agent::watcher;
 use crate::cluster::options::{Ask, UpOptions};
@@ -120,6 +121,16 @@ impl PriceAndLimits<'_> {
             ));
         }
         Ok(())
+    }
+
+    /// The earliest end that is known; `of_hosts` is when the provider says that hosts end.
+    pub(super) fn end(&self, of_hosts: Option<Timestamp>) -> Result<Option<End>> {
+        let limits = self.limits(None)?;
+        let of_hosts = of_hosts.map(|at| End::of_hosts(self.spec(), at));
+        let others = End::all(limits.as_ref(), self.known, Timestamp::now());
+        // What the provider says now is newer than what is known.
+        let is_older = |end: &End| of_hosts.is_some() && matches!(end.why, Cause::Lease | Cause::WallClock);
+        Ok(of_hosts.into_iter().chain(others.into_iter().filter(|end| !is_older(end))).min_by_key(|end| end.at))
     }
 
     fn limits(&self, start: Option<Timestamp>) -> Result<Option<Limits>> {

@@ -3,7 +3,9 @@
 mod access;
 mod checks;
 mod down;
+mod ending;
 mod errors;
+mod forecast;
 mod gc;
 mod growing;
 mod guards;
@@ -35,6 +37,7 @@ mod worker;
 
 pub use access::access;
 pub use down::down;
+pub use ending::{EndReport, IdleReport};
 pub(crate) use errors::{not_running, unknown};
 pub use gc::{Gc, GcOptions, Standing, TaggedResource};
 pub use growing::growing;

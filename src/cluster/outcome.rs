@@ -73,6 +73,8 @@ pub struct Proof {
     pub seen: Vec<String>,
     /// What could not be determined.
     pub unknown: Vec<String>,
+    /// What was saved before, and what was not, and why.
+    pub saved: Vec<String>,
     /// What was kept on purpose.
     pub kept: Vec<String>,
     /// The cost from the first launch until the last release.

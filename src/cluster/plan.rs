@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 
+use super::forecast::forecast;
 use super::limits::PriceAndLimits;
 use super::open::open;
 use super::options::UpOptions;
@@ -15,7 +16,7 @@ use super::up::remarks_on_spec;
 use super::which_machine::refuse_other_machine;
 use crate::error::{Doing as _, ErrorKind, Result};
 use crate::plan::reconcile;
-use crate::spec::{Loaded, Spec};
+use crate::spec::Loaded;
 use crate::state::{ClusterState, Store};
 use crate::util::human;
 
@@ -61,18 +62,8 @@ pub async fn plan(settings: &Settings, loaded: &Loaded, may_look_up: bool) -> Re
     }
     let remarks = substrate.remarks(&known, &plan).await?.into_iter().chain(remarks_on_spec(spec)?);
     notes.extend(remarks.map(Remark::into_text));
-    notes.extend(what_is_lost(spec, resolution.end.or_else(|| known.ends())));
+    notes.extend(forecast(spec, price_and_limits.end(resolution.end)?));
     let starts_head = substrate.starts_head(&plan);
     let applications = plan_of_spec(settings, &known, &own, spec, starts_head).await?;
     Ok(Planned { affected_paths: substrate.affected_paths(&known, &plan)?, plan, applications, notes })
-}
-
-/// A note on when data on the hosts' disks is lost, unless there is an external store.
-fn what_is_lost(spec: &Spec, end: Option<Timestamp>) -> Option<String> {
-    let has_store = spec.services.as_ref().is_some_and(|services| services.has_external_store());
-    let end = end.filter(|_| !has_store)?;
-    Some(format!(
-        "what is on the hosts' disks is lost at {}; `services.object_store.external` keeps results outside the cluster",
-        human::local(end)
-    ))
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::Serialize;
 
+use super::ending::EndReport;
 use crate::money::Money;
 use crate::name::ClusterName;
 use crate::runtime::project::{ContainerHealth, ContainerState};
@@ -83,6 +84,9 @@ pub struct ContainerReport {
 /// The limits of a cluster, and the state of the agent that enforces them.
 #[derive(Debug, Clone, Serialize)]
 pub struct LimitsReport {
+    /// It has no limit: the agent only sees to `end:` and `idle:`.
+    #[serde(skip)]
+    pub is_unlimited: bool,
     /// The deadline; null until the first host is acquired.
     pub at: Option<Timestamp>,
     /// The cost limit.
@@ -175,6 +179,8 @@ pub struct StatusReport {
     pub cost: Spending,
     /// The limits of its spec, if any.
     pub deadline: Option<LimitsReport>,
+    /// Its end, and how far its guards are.
+    pub end: Option<EndReport>,
     /// When the reservation of its hosts ends, if they have one.
     pub ends: Option<jiff::Timestamp>,
     /// The process id of its scheduled up, while that runs.

@@ -4,6 +4,8 @@ use std::path::Path;
 
 use jiff::Timestamp;
 
+use super::ending::ending;
+use super::guards::tell;
 use super::open::open;
 use super::report::{BY_HAND, Known, LimitsReport, NodeReport, Phase, StatusReport};
 use super::settings::Settings;
@@ -33,7 +35,10 @@ pub async fn inspect(settings: &Settings, name: &ClusterName) -> Result<Option<K
     let report = match &state.spec {
         Some(spec) if report.machine.is_none() => {
             let substrate = open(&Opening::of(settings, spec, &store, Look::Running))?;
-            substrate.inspect(&state, report).await?
+            let folder = settings.paths.cluster(name);
+            // What the guards say is looked at beside the nodes; what was known of them stays if they are silent.
+            let (inspected, _) = tokio::join!(substrate.inspect(&state, report), tell(settings, &state, &folder));
+            StatusReport { end: ending(&folder, &state), ..inspected? }
         }
         _ => report,
     };
@@ -51,10 +56,11 @@ pub fn list(paths: &Paths) -> Result<Vec<Known>> {
 
 /// The limits of a cluster and their agent, from the files in its folder.
 fn limits_of(folder: &Path, state: &ClusterState) -> Option<LimitsReport> {
-    let limits = Limits::of(folder).ok().flatten().filter(|limits| !limits.describe().is_empty())?;
+    let limits = Limits::of(folder).ok().flatten()?;
     let watcher = Watcher::of(folder);
     let alive = watcher.as_ref().and_then(Watcher::alive);
     Some(LimitsReport {
+        is_unlimited: limits.describe().is_empty(),
         at: limits.ends(state.begun_at_most()),
         max_cost: limits.max_cost,
         cost_reached_at: limits.cost_ends(state, Timestamp::now()),
@@ -90,6 +96,7 @@ fn report(paths: &Paths, state: &ClusterState) -> StatusReport {
         nodes: Vec::new(),
         cost: state.spending(Timestamp::now()),
         deadline: limits_of(&paths.cluster(&state.name), state),
+        end: ending(&paths.cluster(&state.name), state),
         ends: state.ends(),
         brought_up_by: None,
         waits_until: None,

@@ -6,6 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::access::access_of;
 use super::errors::{again, go_on};
+use super::forecast::forecast;
 use super::limits::PriceAndLimits;
 use super::machines::remote;
 use super::open::{kind_of, open};
@@ -92,6 +93,10 @@ pub async fn up(settings: &Settings, loaded: &Loaded, options: &UpOptions) -> Re
     }
     let (folder, start) = (ledger.folder(), later(&resolution));
     price_and_limits.set_limits(&folder, start.as_ref().map(|start| start.at)).await?;
+    let says = |spec: &Spec| (spec.end.clone(), spec.idle.clone());
+    if before.spec.as_ref().map(says) != Some(says(spec)) {
+        forecast(spec, price_and_limits.end(resolution.end)?).iter().for_each(|line| settings.events.note(line));
+    }
     if let Some(scheduled_up) = start.and_then(|start| ScheduledUp::this_process(start.at, &start.what)) {
         scheduled_up.write(&folder)?;
     }

@@ -341,8 +341,8 @@ fn beside(env: &TestEnv, spec: &Value) {
     for path in spec["serve"].as_array().into_iter().flatten().filter_map(|one| one["working_dir"].as_str()) {
         files.insert(format!("{path}/app.py"), "food = None\n".to_owned());
     }
-    let external = &spec["services"]["object_store"]["external"];
-    if let Some(path) = external["credentials_file"].as_str() {
+    for external in [&spec["services"]["object_store"]["external"], &spec["end"]["store"]] {
+        let Some(path) = external["credentials_file"].as_str() else { continue };
         let profile = external["profile"].as_str().unwrap_or("default");
         let keys = "aws_access_key_id = A\naws_secret_access_key = B\n";
         files.insert(path.to_owned(), format!("[{profile}]\n{keys}"));

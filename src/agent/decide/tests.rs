@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::agent::clock::Clock;
 use crate::agent::limits::Start;
-use crate::agent::seen::{Activity, GuardPhase, GuardState, Saved, SeenHost};
+use crate::agent::seen::{Activity, GuardPhase, GuardState, HostGuard, Saved};
 use crate::name::{Key, Scope};
 use crate::state::{HostNotes, ItemKind, Notes, ProjectNotes, Record};
 
@@ -42,17 +42,17 @@ fn known(spec: &str) -> ClusterState {
     known
 }
 
-fn told() -> Told {
+fn given() -> GivenEnd {
     let folder = tempfile::tempdir().unwrap();
-    Told::next(folder.path(), Some(End { at: at("16:50"), why: Cause::WallClock }), 2).unwrap()
+    GivenEnd::next(folder.path(), Some(End { at: at("16:50"), why: Cause::WallClock }), 2).unwrap()
 }
 
-fn seen(when: &str, phase: GuardPhase, idle_since: Option<&str>) -> Seen {
+fn seen(when: &str, phase: GuardPhase, idle_since: Option<&str>) -> GuardsReport {
     let saved = vec![Saved { complete: phase.is_done(), ..Saved::default() }];
     let activity = Some(Activity { since: idle_since.map(at), saw: None });
     let guard = GuardState { phase, revision: 3, saved, activity, ..GuardState::default() };
-    let host = SeenHost { host: "host-0".to_owned(), guard: Some(guard), error: None };
-    Seen::new(at(when), vec![host], &[Some(at(when))])
+    let host = HostGuard { host: "host-0".to_owned(), guard: Some(guard), error: None };
+    GuardsReport::new(at(when), vec![host], &[Some(at(when))])
 }
 
 const DOWN: &str = "end: {warning: 10m, save: [{from: results, to: /project/me}]}\n";
@@ -61,40 +61,40 @@ const HERE: &str = "end: {warning: 10m, save: [{from: results, to: here:results}
 fn facts<'a>(
     limits: &'a Limits,
     known: &'a ClusterState,
-    told: &'a Told,
-    seen: &'a Seen,
+    given: &'a GivenEnd,
+    seen: &'a GuardsReport,
     here: &'a SavedHere,
     now: &str,
 ) -> Facts<'a> {
-    let (told, seen, now) = (Some(told), Some(seen), at(now));
-    Facts { limits, known, told, seen, here, now, looked: Some(now), copied: None, extended: None }
+    let (given, seen, now) = (Some(given), Some(seen), at(now));
+    Facts { limits, known, given, seen, here, now, looked: Some(now), copied: None, extended: None }
 }
 
 #[test]
 fn it_is_taken_down_once_all_is_saved_and_at_the_latest_at_the_end() {
-    let (limits, known, told, here) = (limits(), known(DOWN), told(), SavedHere::default());
-    let act = |now: &str, phase| facts(&limits, &known, &told, &seen(now, phase, None), &here, now).act();
+    let (limits, known, given, here) = (limits(), known(DOWN), given(), SavedHere::default());
+    let act = |now: &str, phase| facts(&limits, &known, &given, &seen(now, phase, None), &here, now).act();
     assert_eq!(act("16:30", GuardPhase::Waiting), None);
     assert_eq!(act("16:45", GuardPhase::Saving), None);
     let end = End { at: at("16:50"), why: Cause::WallClock };
     assert_eq!(act("16:45", GuardPhase::Saved), Some(Act::Down(Why::End(end))));
     assert_eq!(act("16:50", GuardPhase::Saving), Some(Act::Down(Why::End(end))));
     // Saved before an end that was moved since.
-    let mut moved = told.clone();
+    let mut moved = given.clone();
     moved.revision = 4;
     assert_eq!(facts(&limits, &known, &moved, &seen("16:45", GuardPhase::Saved, None), &here, "16:45").act(), None);
 }
 
 #[test]
 fn copies_to_this_machine_are_waited_for_but_not_beyond_the_end() {
-    let (limits, known, told) = (limits(), known(HERE), told());
+    let (limits, known, given) = (limits(), known(HERE), given());
     let here = |complete, last_pass_of| {
         let saved = vec![Saved { complete, ..Saved::default() }];
         SavedHere::now(saved, last_pass_of)
     };
     let act = |now: &str, here: &SavedHere| {
         let seen = seen(now, GuardPhase::Saved, None);
-        let facts = facts(&limits, &known, &told, &seen, here, now);
+        let facts = facts(&limits, &known, &given, &seen, here, now);
         (facts.copies_here(), facts.act().is_some())
     };
     assert_eq!(act("16:45", &here(true, None)), (true, false), "jobs may have written since");
@@ -106,12 +106,12 @@ fn copies_to_this_machine_are_waited_for_but_not_beyond_the_end() {
 #[test]
 fn nodes_are_stopped_once_and_what_costs_is_taken_down_at_its_end_all_the_same() {
     let stop = format!("deadline: 6h\n{}", DOWN.replace("warning: 10m", "warning: 10m, then: stop"));
-    let (limits, mut known, told, here) = (limits(), known(&stop), told(), SavedHere::default());
+    let (limits, mut known, given, here) = (limits(), known(&stop), given(), SavedHere::default());
     let saved = seen("16:45", GuardPhase::Saved, None);
-    assert!(matches!(facts(&limits, &known, &told, &saved, &here, "16:45").act(), Some(Act::Stop(_))));
+    assert!(matches!(facts(&limits, &known, &given, &saved, &here, "16:45").act(), Some(Act::Stop(_))));
     let stopped = ProjectNotes { stopped: true, ..ProjectNotes::default() };
     known.apply(Record::Noted { key: Key::project(0), notes: Notes::Project(Box::new(stopped)) }, at("16:46"));
-    assert_eq!(facts(&limits, &known, &told, &saved, &here, "16:47").act(), None);
+    assert_eq!(facts(&limits, &known, &given, &saved, &here, "16:47").act(), None);
     // The deadline is a limit: `Limits::verdict` acts on it whatever the nodes do.
     let mut limits = limits;
     limits.at = Some(at("16:48"));
@@ -120,10 +120,10 @@ fn nodes_are_stopped_once_and_what_costs_is_taken_down_at_its_end_all_the_same()
 
 #[test]
 fn idleness_acts_after_its_time_by_a_fresh_look_only() {
-    let (limits, known, told, here) = (limits(), known("idle: {after: 30m}\n"), told(), SavedHere::default());
+    let (limits, known, given, here) = (limits(), known("idle: {after: 30m}\n"), given(), SavedHere::default());
     let act = |now: &str, looked: &str, since| {
         let seen = seen(looked, GuardPhase::Waiting, since);
-        facts(&limits, &known, &told, &seen, &here, now).act()
+        facts(&limits, &known, &given, &seen, &here, now).act()
     };
     assert_eq!(act("12:29", "12:29", Some("12:00")), None);
     assert_eq!(act("12:30", "12:30", Some("12:00")), Some(Act::Down(Why::Idle(at("12:00")))));
@@ -132,15 +132,15 @@ fn idleness_acts_after_its_time_by_a_fresh_look_only() {
     let mut kept = limits.clone();
     kept.kept_until = Some(at("13:00"));
     let idle = seen("12:45", GuardPhase::Waiting, Some("12:00"));
-    assert_eq!(facts(&kept, &known, &told, &idle, &here, "12:45").act(), None);
+    assert_eq!(facts(&kept, &known, &given, &idle, &here, "12:45").act(), None);
 }
 
 #[test]
 fn hosts_are_looked_at_rarely_and_often_near_the_end() {
-    let (limits, known, told, here) = (limits(), known(DOWN), told(), SavedHere::default());
+    let (limits, known, given, here) = (limits(), known(DOWN), given(), SavedHere::default());
     let every = |now: &str| {
         let seen = seen(now, GuardPhase::Waiting, None);
-        let facts = facts(&limits, &known, &told, &seen, &here, now);
+        let facts = facts(&limits, &known, &given, &seen, &here, now);
         between(facts.now, facts.next_look().unwrap()).as_secs()
     };
     assert_eq!(every("12:00"), 300);
@@ -151,11 +151,11 @@ fn hosts_are_looked_at_rarely_and_often_near_the_end() {
 #[test]
 fn an_extension_is_asked_for_hours_before_and_again_later() {
     let extend = DOWN.replace("warning: 10m", "warning: 10m, then: extend");
-    let spec = format!("provider: {{chameleon: {{site: tacc}}}}\n{extend}");
-    let (limits, known, told, here) = (limits(), known(&spec), told(), SavedHere::default());
+    let spec = format!("provider: {{name: chameleon}}\nruntime: docker\nhosts: [{{node: liqid01}}]\n{extend}");
+    let (limits, known, given, here) = (limits(), known(&spec), given(), SavedHere::default());
     let waits = seen("12:00", GuardPhase::Waiting, None);
     let asks = |now: &str, extended: Option<&str>| {
-        let facts = facts(&limits, &known, &told, &waits, &here, now);
+        let facts = facts(&limits, &known, &given, &waits, &here, now);
         Facts { extended: extended.map(at), ..facts }.extends()
     };
     assert!(!asks("14:39", None) && asks("14:41", None));

@@ -65,6 +65,9 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
         for line in down.unknown {
             app.ui.data(format!("  unknown: {line}"));
         }
+        for line in down.saved {
+            app.ui.data(format!("  saved: {line}"));
+        }
         for line in down.kept {
             app.ui.data(format!("  kept: {line}"));
         }
@@ -78,13 +81,14 @@ pub(crate) struct Down {
     pub(crate) summary: String,
     proof: Vec<String>,
     unknown: Vec<String>,
+    saved: Vec<String>,
     kept: Vec<String>,
     cost: Option<String>,
 }
 
 /// Takes a cluster down without asking; its events say what was removed, checked and kept.
 pub(crate) async fn take_down(app: &App, name: &ClusterName, options: DownOptions) -> Result<Down> {
-    let (mut proof, mut unknown, mut kept) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut proof, mut unknown, mut kept, mut saved) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let mut cost = None;
     let ended = run_with_events(app, "down", name.as_str(), async |events, cancel| {
         let settings = app.settings(events.clone(), cancel)?;
@@ -97,6 +101,9 @@ pub(crate) async fn take_down(app: &App, name: &ClusterName, options: DownOption
         }
         for line in &done.unknown {
             events.warn(format!("unknown: {line}"));
+        }
+        for line in &done.saved {
+            events.note(format!("saved: {line}"));
         }
         for line in &done.kept {
             events.note(format!("kept: {line}"));
@@ -114,11 +121,11 @@ pub(crate) async fn take_down(app: &App, name: &ClusterName, options: DownOption
             true => format!("nothing of {name} is left"),
             false => format!("all of {name} that could be found is gone"),
         };
-        (proof, unknown, kept) = (done.seen, done.unknown, done.kept);
+        (proof, unknown, kept, saved) = (done.seen, done.unknown, done.kept, done.saved);
         Ok(Ended { summary, endpoints: Vec::new() })
     })
     .await?;
-    Ok(Down { summary: ended.summary, proof, unknown, kept, cost })
+    Ok(Down { summary: ended.summary, proof, unknown, saved, kept, cost })
 }
 
 /// What is lost of a cluster's own MLflow when it is taken down.
@@ -190,6 +197,11 @@ fn what_goes(app: &App, args: &Args, name: &ClusterName) -> Result<Vec<String>> 
             true => "what was installed for the cluster: packages, repositories, keys (--purge)".to_owned(),
             false => "what was installed for the cluster is kept (--purge removes it too)".to_owned(),
         });
+    }
+    if let Some(of_spec) = spec.and_then(|spec| spec.end.as_ref()).filter(|end| !end.save.is_empty()) {
+        let names: Vec<String> = of_spec.save.iter().map(|save| String::from(save.from.clone())).collect();
+        let how = format!("`gpucl save -c {name}` saves {} first", names.join(", "));
+        lines.push(format!("what was not saved yet is lost: {how}"));
     }
     lines.push(format!("its credentials and its state in {}", app.paths.cluster(name).display()));
     Ok(std::iter::once("to be removed:".to_owned()).chain(lines.into_iter().map(|line| format!("  {line}"))).collect())

@@ -2,7 +2,7 @@
 
 mod here;
 
-use crate::agent::seen::{Saved, SavedHere, Seen, all_saved_of};
+use crate::agent::seen::{GuardsReport, Saved, SavedHere, all_saved_of};
 use crate::cli::app::App;
 use crate::cli::command_error::usage;
 use crate::cli::exit_code;
@@ -58,8 +58,8 @@ pub(super) async fn before_it_goes(app: &App, target: &Target) -> Result<()> {
 /// Copies what the spec saves to this machine, for its agent. A pass that begins when the hosts have saved all is the last.
 pub(super) async fn copy_here(app: &App) -> anyhow::Result<u8> {
     let target = Target::choose(app)?;
-    let seen = Seen::of(target.folder());
-    let revision = seen.as_ref().map(Seen::revision).unwrap_or_default();
+    let seen = GuardsReport::of(target.folder());
+    let revision = seen.as_ref().map(GuardsReport::revision).unwrap_or_default();
     let is_last = seen.is_some_and(|seen| seen.guards().all(|(_, guard)| guard.phase.is_done()));
     let saved = pass_here(app, &target, is_last.then_some(revision)).await?;
     for one in &saved {
@@ -109,7 +109,8 @@ fn report(app: &App, target: &Target) -> Result<()> {
 
 /// An error with all that is not saved.
 fn is_all_saved(target: &Target) -> Result<()> {
-    let silent = Seen::of(target.folder()).into_iter().flat_map(|seen| seen.hosts).filter(|host| host.guard.is_none());
+    let silent =
+        GuardsReport::of(target.folder()).into_iter().flat_map(|seen| seen.hosts).filter(|host| host.guard.is_none());
     let silent: Vec<String> = silent.map(|host| format!("{}: {}", host.host, host.error.unwrap_or_default())).collect();
     let saved = all_saved_of(target.folder());
     if silent.is_empty() && saved.iter().all(|one| one.complete) {

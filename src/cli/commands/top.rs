@@ -113,22 +113,22 @@ fn table(rows: &[Row]) -> Table {
 }
 
 /// A GPU, and the nodes that see it.
-struct Seen<'a> {
+struct GuardsReport<'a> {
     gpu: &'a GpuUsage,
     nodes: Vec<&'a str>,
 }
 
 /// All GPUs, each once. Nodes that are processes see all GPUs of their machine: only those with GPUs are named.
-fn gpus(rows: &[Row]) -> Vec<Seen<'_>> {
+fn gpus(rows: &[Row]) -> Vec<GuardsReport<'_>> {
     let has_gpus = |row: &Row| row.node.resources.get("GPU").is_some_and(|number| *number > 0.0);
-    let mut found: Vec<Seen<'_>> = Vec::new();
+    let mut found: Vec<GuardsReport<'_>> = Vec::new();
     for only_owners in [true, false] {
         for row in rows.iter().filter(|row| has_gpus(row) == only_owners) {
             for gpu in row.usage.iter().flat_map(|usage| &usage.gpus) {
                 match found.iter_mut().find(|seen| seen.gpu.uuid == gpu.uuid) {
                     Some(seen) if only_owners => seen.nodes.push(&row.name),
                     Some(_) => {}
-                    None => found.push(Seen { gpu, nodes: vec![&row.name] }),
+                    None => found.push(GuardsReport { gpu, nodes: vec![&row.name] }),
                 }
             }
         }

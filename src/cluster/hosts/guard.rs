@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::on_hosts::OnHosts;
 use crate::agent::end::End;
-use crate::agent::told::Told;
+use crate::agent::given::GivenEnd;
 use crate::engine::Ledger;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Key;
@@ -19,11 +19,11 @@ impl OnHosts {
     /// If a guard did not take it.
     pub(super) async fn give_end(&self, ledger: &Ledger) -> Result<()> {
         let (folder, end) = (ledger.folder(), End::for_hosts(&ledger.folder(), &ledger.state()));
-        let is_news = end.is_some() || Told::last(&folder).is_some();
+        let is_news = end.is_some() || GivenEnd::last(&folder).is_some();
         if guards(&self.spec, self.hosts()).is_empty() || !is_news {
             return Ok(());
         }
-        let given = Told::next(&folder, end, 0)?.text()?;
+        let given = GivenEnd::next(&folder, end, 0)?.text()?;
         self.tell_guards(&given).await.into_iter().try_for_each(|(_, state)| state.map(|_| ()))
     }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use serde_json::{Value, json};
 
 use crate::agent::JobEnd;
-use crate::agent::seen::{SavedHere, Seen};
+use crate::agent::seen::{GuardsReport, SavedHere};
 use crate::cli::app::App;
 use crate::cli::target::Target;
 use crate::cluster;
@@ -14,7 +14,7 @@ use crate::ray::Job;
 
 /// What is known of the end of the cluster that jobs are on.
 #[derive(Debug, Default)]
-pub(crate) struct AtEnd(Option<(Seen, SavedHere)>);
+pub(crate) struct AtEnd(Option<(GuardsReport, SavedHere)>);
 
 /// What the end has to do with how one job ended.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ impl AtEnd {
             cluster::look_at_guards(&settings, &target.name).await
         };
         let seen = look.await.ok().flatten().filter(|seen| seen.guards().next().is_some());
-        let seen = seen.or_else(|| Seen::of(target.folder()));
+        let seen = seen.or_else(|| GuardsReport::of(target.folder()));
         Self(seen.map(|seen| (seen, SavedHere::of(target.folder()))))
     }
 

@@ -16,9 +16,10 @@ const PASSES: usize = 3;
 /// Copies one, and verifies it by digests; what failed is in the result.
 pub(super) async fn copy(app: &App, target: &Target, from: &SaveFrom, to: &OutputPath) -> Saved {
     let folder = folder_of_spec(app, target).join(to.to_string());
-    let copied = match from {
-        SaveFrom::Data(path) => from_hosts(app, target, &path.to_string(), &folder).await,
-        SaveFrom::Bucket(bucket) => from_store(app, bucket, &folder).await,
+    let copied = match (refuse_links(&folder_of_spec(app, target), &to.to_string()), from) {
+        (Err(error), _) => Err(error),
+        (Ok(()), SaveFrom::Data(path)) => from_hosts(app, target, &path.to_string(), &folder).await,
+        (Ok(()), SaveFrom::Bucket(bucket)) => from_store(app, bucket, &folder).await,
     };
     let failed = copied.err().map(|error| error.to_string());
     // What is there now is what counts, whoever brought it.
@@ -31,6 +32,20 @@ pub(super) async fn copy(app: &App, target: &Target, from: &SaveFrom, to: &Outpu
 fn folder_of_spec(app: &App, target: &Target) -> PathBuf {
     let path = target.known.state.spec_path.as_deref().map(Path::new);
     path.and_then(Path::parent).map_or_else(|| app.here.clone(), Path::to_owned)
+}
+
+/// Refuses a way through a link: one that an earlier copy brought, from a job's data folder, may lead anywhere.
+fn refuse_links(above: &Path, to: &str) -> Result<()> {
+    let mut path = above.to_owned();
+    for part in to.split('/') {
+        path.push(part);
+        if path.is_symlink() {
+            return Err(Error::new(ErrorKind::Host, "save here")
+                .because(format!("{} is a link; nothing was written", path.display()))
+                .hint("remove it, or name another folder"));
+        }
+    }
+    Ok(())
 }
 
 /// From the data folder of every host; of several, into a folder of its own each.
@@ -93,4 +108,19 @@ fn size_of(path: &Path) -> (u64, u64) {
         }
     }
     (files, bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_copy_goes_through_a_link_that_a_job_may_have_made() {
+        let folder = tempfile::tempdir().unwrap();
+        fs_err::create_dir_all(folder.path().join("results/run")).unwrap();
+        std::os::unix::fs::symlink("/etc", folder.path().join("results/other")).unwrap();
+        assert!(refuse_links(folder.path(), "results/run").is_ok() && refuse_links(folder.path(), "new/deep").is_ok());
+        let error = refuse_links(folder.path(), "results/other/sub").unwrap_err().to_string();
+        assert!(error.contains("is a link; nothing was written"), "{error}");
+    }
 }

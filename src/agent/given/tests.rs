@@ -9,22 +9,22 @@ fn end(text: &str, why: Cause) -> Option<End> {
 #[test]
 fn each_end_has_a_revision_of_its_own_above_what_a_host_knows() {
     let folder = tempfile::tempdir().unwrap();
-    let first = Told::next(folder.path(), end("16:50:00", Cause::Lease), 0).unwrap();
+    let first = GivenEnd::next(folder.path(), end("16:50:00", Cause::Lease), 0).unwrap();
     assert_eq!((first.revision, first.why.as_str()), (1, "the lease ends"));
-    assert_eq!(Told::next(folder.path(), None, 0).unwrap().revision, 2);
+    assert_eq!(GivenEnd::next(folder.path(), None, 0).unwrap().revision, 2);
     // A host knows a higher one: the record of an earlier cluster folder was lost.
-    let third = Told::next(folder.path(), end("16:50:00", Cause::Lease), 7).unwrap();
+    let third = GivenEnd::next(folder.path(), end("16:50:00", Cause::Lease), 7).unwrap();
     assert_eq!(third.revision, 8);
-    assert_eq!(Told::last(folder.path()), Some(third));
+    assert_eq!(GivenEnd::last(folder.path()), Some(third));
 }
 
 #[test]
 fn an_end_that_moved_is_given_again_and_an_estimate_of_cost_only_if_it_moved_much() {
     let folder = tempfile::tempdir().unwrap();
-    let lease = Told::next(folder.path(), end("16:50:00", Cause::Lease), 0).unwrap();
+    let lease = GivenEnd::next(folder.path(), end("16:50:00", Cause::Lease), 0).unwrap();
     assert!(lease.is(end("16:50:00", Cause::Lease)));
     assert!(!lease.is(end("16:50:01", Cause::Lease)) && !lease.is(None));
     assert!(!lease.is(end("16:50:00", Cause::Deadline)), "what ends it is said by hosts too");
-    let cost = Told::next(folder.path(), end("16:50:00", Cause::Cost), 0).unwrap();
+    let cost = GivenEnd::next(folder.path(), end("16:50:00", Cause::Cost), 0).unwrap();
     assert!(cost.is(end("16:50:10", Cause::Cost)) && !cost.is(end("16:51:00", Cause::Cost)));
 }

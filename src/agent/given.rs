@@ -20,7 +20,7 @@ const VERSION: u32 = 1;
 
 /// The end of a cluster as its hosts are given it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Told {
+pub struct GivenEnd {
     v: u32,
     /// When, by a wall clock; `None` calls an end off.
     pub at: Option<Timestamp>,
@@ -32,7 +32,7 @@ pub struct Told {
     pub revision: u64,
 }
 
-impl Told {
+impl GivenEnd {
     /// What the hosts of a cluster were given last.
     pub fn last(folder: &Path) -> Option<Self> {
         serde_json::from_slice(&read_within(&file(folder), RECORD_LIMIT).ok()?).ok()
@@ -45,7 +45,7 @@ impl Told {
     /// If the record cannot be written.
     pub fn next(folder: &Path, end: Option<End>, seen: u64) -> Result<Self> {
         let last = Self::last(folder).map_or(0, |last| last.revision);
-        let told = Self {
+        let given = Self {
             v: VERSION,
             at: end.map(|end| end.at),
             left_s: end.map(|end| left(folder, end.at)),
@@ -54,10 +54,10 @@ impl Told {
         };
         let path = file(folder);
         let doing = || format!("write {}", path.display());
-        let text = serde_json::to_vec(&told).doing(ErrorKind::Internal, doing)?;
+        let text = serde_json::to_vec(&given).doing(ErrorKind::Internal, doing)?;
         create_private_dir(folder).doing(ErrorKind::State, doing)?;
         write_atomic(&path, &text, 0o600).doing(ErrorKind::State, doing)?;
-        Ok(told)
+        Ok(given)
     }
 
     /// The same again, with the time that is left now: a guard that knows it ignores it.

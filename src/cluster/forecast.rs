@@ -1,0 +1,202 @@
+//! What will happen at the end of a cluster, in plain words: when, what is saved to where, what is lost all the same, and what
+//! needs this machine to be on. Pure.
+
+use jiff::Timestamp;
+
+use crate::agent::end::{Cause, End};
+use crate::spec::{EndSpec, SaveFrom, SaveSpec, SaveTo, Spec, Then};
+use crate::util::human;
+
+/// What will happen at the end of a cluster of this spec, a sentence each; `end` is the earliest that is known by now.
+pub(super) fn forecast(spec: &Spec, end: Option<End>) -> Vec<String> {
+    let mut lines = match &spec.end {
+        Some(of_spec) => at_end(spec, of_spec, end),
+        None => without(spec, end).into_iter().collect(),
+    };
+    lines.extend(idle(spec));
+    lines
+}
+
+fn at_end(spec: &Spec, of_spec: &EndSpec, end: Option<End>) -> Vec<String> {
+    let mut lines = vec![when(spec, of_spec, end)];
+    let saved = of_spec.save.iter().map(saved);
+    lines.extend(saved);
+    lines.extend(lost(spec, of_spec));
+    lines.extend(of_this_machine(of_spec, end));
+    lines
+}
+
+/// When it begins, and what it comes to.
+fn when(spec: &Spec, of_spec: &EndSpec, end: Option<End>) -> String {
+    let then = match of_spec.then {
+        Then::Down => "the cluster is taken down",
+        Then::Stop => "its nodes are stopped",
+        Then::Extend => "if the lease could not be extended before, the cluster is taken down",
+    };
+    let what = format!("jobs are asked to save, and what `end.save` names is copied; once all is saved, {then}");
+    let warning = human::duration(of_spec.warning());
+    match end {
+        Some(end) => {
+            let (at, begins) = (human::local(end.at), human::local(end.before(of_spec.warning())));
+            format!("at {begins}, {warning} before {} at {at}: {what}, at the latest then", end.why)
+        }
+        None if spec.deadline.is_none() && spec.max_cost.is_none() && !is_reserved(spec) => {
+            "`end:` waits for an end that nothing sets: add `deadline: 3h` or `max_cost`, or it does nothing".to_owned()
+        }
+        None => format!("{warning} before its end: {what}, at the latest then"),
+    }
+}
+
+/// Whether its provider may say when hosts end.
+fn is_reserved(spec: &Spec) -> bool {
+    let capability = crate::providers::find(spec.provider.name()).map(|factory| factory.capability());
+    // A provider whose hosts vanish without a price is one that lends them for a time.
+    capability.is_ok_and(|capability| capability.reserves || (capability.hosts_vanish && !capability.costs_money))
+}
+
+fn saved(save: &SaveSpec) -> String {
+    let from = match &save.from {
+        SaveFrom::Data(path) => format!("$GPUCL_DATA/{path} of every host"),
+        SaveFrom::Bucket(bucket) => format!("{bucket} of the cluster's store"),
+    };
+    let to = match &save.to {
+        SaveTo::Bucket(bucket) => format!("{bucket} of the store that outlives it"),
+        SaveTo::Host(path) => format!("{path} on each host"),
+        SaveTo::Here(path) => format!("the folder {path} beside the spec, on this machine"),
+    };
+    format!("saved then, and verified by digest: {from}, to {to}")
+}
+
+/// What is lost although the spec says what is saved.
+fn lost(spec: &Spec, of_spec: &EndSpec) -> Option<String> {
+    if of_spec.then == Then::Stop {
+        return None;
+    }
+    let services = spec.services();
+    let of_data: Vec<String> = of_spec
+        .save
+        .iter()
+        .filter_map(|save| match &save.from {
+            SaveFrom::Data(path) => Some(format!("`{path}`")),
+            SaveFrom::Bucket(_) => None,
+        })
+        .collect();
+    let buckets: Vec<&str> = of_spec
+        .save
+        .iter()
+        .filter_map(|save| match &save.from {
+            // Of a part of a bucket the rest is lost.
+            SaveFrom::Bucket(bucket) if bucket.prefix.is_empty() => Some(bucket.name.as_str()),
+            _ => None,
+        })
+        .collect();
+    let mut lost = vec![match of_data.is_empty() {
+        true => "the data folders of its hosts".to_owned(),
+        false => format!("the data folders of its hosts but {}", of_data.join(", ")),
+    }];
+    if let Some(store) = spec.own_store() {
+        let is_kept = |bucket: &&String| buckets.contains(&bucket.as_str());
+        let kept: Vec<String> = store.buckets.iter().filter(is_kept).map(|bucket| format!("`{bucket}`")).collect();
+        lost.push(match kept.is_empty() {
+            true => "its object store".to_owned(),
+            false => format!("its object store but {}", kept.join(", ")),
+        });
+    }
+    if services.jupyter.settings().is_some() {
+        lost.push("Jupyter's workspace".to_owned());
+    }
+    if spec.own_mlflow() {
+        lost.push("MLflow's runs (`gpucl mlflow export DIR` keeps them)".to_owned());
+    }
+    Some(format!("lost all the same: {}", lost.join(", ")))
+}
+
+/// What is not done while this machine is off or asleep.
+fn of_this_machine(of_spec: &EndSpec, end: Option<End>) -> Option<String> {
+    let mut needs = Vec::new();
+    if of_spec.save.iter().any(|save| matches!(save.to, SaveTo::Here(_))) {
+        needs.push("copying to it");
+    }
+    if of_spec.then == Then::Extend {
+        needs.push("extending the lease");
+    }
+    let why = end.map(|end| end.why);
+    if !matches!(why, Some(Cause::WallClock)) {
+        needs.push(match (of_spec.then, why) {
+            (Then::Stop, _) => "stopping the nodes",
+            (_, Some(Cause::Lease)) => "taking it down before the lease ends",
+            _ => "taking it down, which alone ends the bill of rented hosts",
+        });
+    }
+    needs.push("learning that somebody else has moved the end");
+    Some(format!("only while this machine is on and awake: {}; the rest the hosts do alone", needs.join(", ")))
+}
+
+fn idle(spec: &Spec) -> Option<String> {
+    let idle = spec.idle.as_ref()?;
+    let then = if idle.then == Then::Stop { "its nodes are stopped" } else { "it is taken down" };
+    let saves = spec.end.as_ref().is_some_and(|end| !end.save.is_empty());
+    Some(format!(
+        "when nobody uses it for {} (no job that runs or waits, no kernel at work, no shell, no GPU in use), {then}{}; \
+         `gpucl status` warns 5 minutes before; only while this machine is on and awake",
+        human::duration(idle.after()),
+        if saves { ", after all that `end.save` names is saved" } else { "" }
+    ))
+}
+
+/// A note on when data on the hosts' disks is lost, unless there is an external store.
+fn without(spec: &Spec, end: Option<End>) -> Option<String> {
+    let has_store = spec.services.as_ref().is_some_and(|services| services.has_external_store());
+    let end = end.filter(|end| !has_store && end.at > Timestamp::now())?;
+    Some(format!(
+        "what is on the hosts' disks is lost at {}, when {}; `end: {{save: [{{from: results, to: here:results}}]}}` saves it \
+         before, and `services.object_store.external` keeps results outside the cluster",
+        human::local(end.at),
+        end.why
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(text: &str) -> Spec {
+        let text = format!("name: demo\n{text}");
+        crate::spec::parse("cluster.yaml", &text, &crate::providers::find).unwrap().spec
+    }
+
+    fn says(text: &str, why: Option<Cause>) -> String {
+        let at = Timestamp::now() + jiff::SignedDuration::from_hours(3);
+        forecast(&spec(text), why.map(|why| End { at, why })).join("\n")
+    }
+
+    const END: &str =
+        "end: {warning: 15m, save: [{from: results, to: /project/me}, {from: models, to: here:models}]}\n";
+
+    #[test]
+    fn what_happens_when_what_is_lost_and_what_needs_this_machine_is_said() {
+        let text = says(END, Some(Cause::Lease));
+        for part in [
+            "15m before the lease ends at",
+            "once all is saved, the cluster is taken down",
+            "$GPUCL_DATA/results of every host, to /project/me on each host",
+            "to the folder models beside the spec, on this machine",
+            "lost all the same: the data folders of its hosts but `results`, `models`",
+            "only while this machine is on and awake: copying to it, taking it down before the lease ends, learning that",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert!(says("end: {}\n", None).contains("nothing sets"), "an end that never comes is said");
+        assert!(!says("deadline: 3h\nend: {}\n", None).contains("nothing sets"));
+        assert!(says("deadline: 3h\nend: {}\n", Some(Cause::Deadline)).contains("ends the bill of rented hosts"));
+    }
+
+    #[test]
+    fn idleness_and_a_cluster_without_an_end_are_said_too() {
+        let idle = says("idle: {after: 20m, then: stop}\n", None);
+        assert!(idle.contains("for 20m") && idle.contains("its nodes are stopped"), "{idle}");
+        let without = says("", Some(Cause::Lease));
+        assert!(without.contains("is lost at") && without.contains("`end: {save"), "{without}");
+        assert_eq!(says("", None), "");
+    }
+}
