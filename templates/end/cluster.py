@@ -65,6 +65,8 @@ class Ray:
     def drain(self, node, seconds, why):
         """Says to a node that it ends in so many seconds: what runs there is asked to save, and nothing new comes."""
         environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+        # As nodes on the loopback have it: with 1, Ray would look for the head at the host's own address instead.
+        environment["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0" if self.settings["gcs"].startswith("127.") else "1"
         if self.settings.get("token"):
             environment.update({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": self.settings["token"]})
         words = [self.settings["ray"], "drain-node", "--address", self.settings["gcs"], "--node-id", node]
