@@ -117,8 +117,10 @@ impl Facts<'_> {
 
     /// Whether what is copied to this machine is to be copied now.
     pub(super) fn copies_here(&self) -> bool {
-        let Some(seen) = self.seen.filter(|_| self.has_here()) else { return false };
-        let begins = seen.guards().any(|(_, guard)| guard.phase.is_at_work() || guard.phase.is_done());
+        let of_spec = self.spec().and_then(|spec| spec.end.as_ref()).filter(|_| self.has_here() && self.runs());
+        let Some((of_spec, end)) = of_spec.zip(self.end()) else { return false };
+        // Whether or not a guard answers: what is on its host is copied while it can be reached.
+        let begins = end.before(of_spec.warning()) <= self.now;
         let is_due = self.copied.is_none_or(|at| between(at, self.now) >= COPIES_EVERY);
         begins && is_due && !self.is_all_here()
     }

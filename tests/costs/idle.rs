@@ -183,7 +183,10 @@ fn a_cluster_that_nobody_uses_is_taken_down_and_not_while_a_job_waits_or_a_kerne
     println!("gone {took:.0} s after its last use, with idle.after: 60 s");
     assert!(took > 55.0, "{took}");
     until("the cluster's folder is gone", 30, || (!folder(&site.env).exists()).then_some(()));
-    let ended = site.run(&["status", "-c", "demo"]).exits(6).says("nobody has used it since");
+    let ended = until("the reason", 10, || {
+        let outcome = site.run(&["status", "-c", "demo"]).exits(6);
+        Some(outcome).filter(|outcome| outcome.stderr.contains("nobody has used it since"))
+    });
     let reported = cents(&ended.stderr, "it cost about ");
     let billed: f64 = site
         .ours()
