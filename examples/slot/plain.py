@@ -10,7 +10,7 @@ import pathlib
 import signal
 import time
 
-# This file is in the data folder of the head's host once the end has begun; gpucl removes it if the end is called off.
+# This file is in the data folder of the head's host once the end has begun, and goes if the end is called off.
 DATA = pathlib.Path(os.environ.get("GPUCL_DATA", "."))
 ENDS = DATA / ".gpucl-end.json"
 stopped = False

@@ -8,6 +8,8 @@ import http.client
 import json
 import os
 import subprocess
+import tempfile
+import time
 import urllib.parse
 
 from record import Failed, one_line
@@ -63,24 +65,17 @@ class Ray:
         return sorted(node["node_id"] for node in result if node.get("state") == "ALIVE" and not node.get("is_head_node"))
 
     def drain(self, node, seconds, why):
-        """Says to a node that it ends in so many seconds: what runs there is asked to save, and nothing new comes."""
+        """Begins to say to a node that it ends in so many seconds: what runs there is asked to save, and nothing new comes."""
         environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
-        # Ray's commands take 127.0.0.1 for this machine's address in its network otherwise, where a head that keeps to the
-        # loopback does not listen: they wait for it in vain.
-        environment["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
+        # As nodes have it. With 1, Ray's commands take 127.0.0.1 for this machine's address in its network, where a head that
+        # keeps to the loopback does not listen: they wait for it in vain.
+        environment["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0" if self.settings["gcs"].startswith("127.") else "1"
         if self.settings.get("token"):
             environment.update({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": self.settings["token"]})
         words = [self.settings["ray"], "drain-node", "--address", self.settings["gcs"], "--node-id", node]
         words += ["--reason", "DRAIN_NODE_REASON_PREEMPTION", "--reason-message", why or "the end of the cluster"]
         words += ["--deadline-remaining-seconds", str(max(1, int(seconds)))]
-        try:
-            done = subprocess.run(words, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                  timeout=COMMAND_S)
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise Failed(one_line("`ray drain-node` does not run: %s" % error)) from None
-        if done.returncode:
-            lines = done.stdout.decode("utf-8", "replace").strip().splitlines() or [""]
-            raise Failed(one_line("`ray drain-node` ends with exit code %d: %s" % (done.returncode, lines[-1])))
+        return Drain(node, words, environment)
 
     def jobs(self):
         """The jobs: id, status, and whether one can be stopped by its id."""
@@ -94,6 +89,35 @@ class Ray:
     def stop(self, job):
         """Asks for the end of a job; Ray ends its processes itself when it does not end."""
         self.ask("POST", "/api/jobs/%s/stop" % urllib.parse.quote(job, safe=""))
+
+
+class Drain:
+    """A command that drains a node, which takes seconds: nothing waits for it."""
+
+    def __init__(self, node, words, environment):
+        self.node, self.limit, self.output = node, time.monotonic() + COMMAND_S, tempfile.TemporaryFile()
+        try:
+            self.child = subprocess.Popen(words, env=environment, stdin=subprocess.DEVNULL, stdout=self.output,
+                                          stderr=subprocess.STDOUT)
+        except OSError as error:
+            raise Failed(one_line("`ray drain-node` does not run: %s" % error)) from None
+
+    def is_done(self):
+        """Whether the node is drained; raises Failed where it cannot be."""
+        code = self.child.poll()
+        if code is None and time.monotonic() > self.limit:
+            self.give_up()
+            raise Failed("`ray drain-node` does not end within %d s" % COMMAND_S)
+        if code:
+            self.output.seek(0)
+            lines = self.output.read(LONGEST_ANSWER).decode("utf-8", "replace").strip().splitlines() or [""]
+            raise Failed(one_line("`ray drain-node` ends with exit code %d: %s" % (code, lines[-1])))
+        return code == 0
+
+    def give_up(self):
+        """Ends the command; the node may be drained all the same."""
+        self.child.kill()
+        self.child.wait()
 
 
 class Workers:

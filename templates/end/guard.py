@@ -33,6 +33,8 @@ from record import Failed, one_line, to_text
 TICK_S, ACTIVITY_S = 1, 15
 # How often Ray is asked near the end, in seconds.
 RAY_S = 3
+# How many workers are drained at the same time: Ray's command takes a second of processor time, and memory.
+DRAINS = 4
 # The least share of the warning that is kept for the last copy, where this host leads and where it does not: a host that
 # does not lead knows nothing of jobs, and copies last when they are stopped.
 LAST, LAST_OF_OTHERS = 0.1, 0.05
@@ -70,7 +72,7 @@ class Guard:
                 thing.new_files, thing.new_bytes, thing.seconds = before["new_files"], before["new_bytes"], before["seconds"]
         self.copies = Copies(self.saver, self.folder)
         self.ray_at = self.activity_at = 0.0
-        self.stopped_at = None
+        self.stopped_at, self.drains = None, []
         self.announced = ""
 
     def write(self):
@@ -128,8 +130,10 @@ class Guard:
             called = cluster.Workers(self.folder.home).call_back()
             if called:
                 say("asked for %s again" % ", ".join(called))
+            for drain in self.drains:
+                drain.give_up()
             self.state.update({"drained": [], "jobs": []})
-            self.stopped_at = None
+            self.stopped_at, self.drains = None, []
             self.enter("called_off" if left is None else "waiting")
         elif phase == "called_off" and left is not None:
             self.enter("waiting")
@@ -166,11 +170,11 @@ class Guard:
         if left <= 0:
             # What is not saved is tried on: the machine may be there for a while.
             self.enter("over")
-        if self.ray is not None and time.monotonic() >= self.ray_at and phase != "over":
-            self.ray_at = time.monotonic() + RAY_S
-            self.see_to_ray(end, left, reserve)
         if self.copies.mode is None:
             self.copies.mode = "pass"
+        if self.ray is not None and time.monotonic() >= self.ray_at and phase != "over":
+            self.ray_at = time.monotonic() + (TICK_S if self.drains else RAY_S)
+            self.see_to_ray(end, left, reserve)
         if phase == "draining" and (left <= reserve or self.is_free()) and self.is_stopped():
             self.copies.finish()
             self.enter("saving")
@@ -208,20 +212,28 @@ class Guard:
                 self.write()
 
     def see_to_workers(self, end, seconds):
-        """Drains the next worker that is not drained yet. Its supervisor starts a drained one anew as another node, which is
-        drained as well."""
+        """Drains workers that are not drained yet, a few at a time. The supervisor starts a drained one anew as another node,
+        which is drained as well."""
+        failed = None
+        for drain in list(self.drains):
+            try:
+                if drain.is_done():
+                    self.drains.remove(drain)
+                    self.state["drained"].append(drain.node)
+                    self.write()
+            except Failed as failure:
+                self.drains.remove(drain)
+                failed = failure
+        known = set(self.state["drained"]) | {drain.node for drain in self.drains}
         for node in self.ray.workers():
-            if node not in self.state["drained"] and seconds > 0:
-                self.ray.drain(node, max(1, seconds), end.why)
-                self.state["drained"].append(node)
-                self.write()
-                # Ray's command takes seconds: jobs are looked at before the next one.
-                self.ray_at = 0.0
-                break
+            if node not in known and self.state["phase"] in ("draining", "saving") and len(self.drains) < DRAINS:
+                self.drains.append(self.ray.drain(node, max(1, seconds), end.why))
+        if failed:
+            raise failed
 
     def is_free(self):
         """Whether nothing works any more, so that the last copy can begin early; never known where this host does not lead."""
-        if self.ray is None or self.state["trouble"] or any(job["status"] in cluster.AT_WORK for job in self.state["jobs"]):
+        if self.ray is None or self.drains or self.state["trouble"] or any(job["status"] in cluster.AT_WORK for job in self.state["jobs"]):
             return False
         try:
             return activity.of_jupyter(self.settings.get("jupyter")) is None

@@ -230,7 +230,7 @@ class Store:
             kind = "missing"
         elif status == 412:
             kind = "changed"
-        elif status in (408, 429) or status >= 500 or status == 200 or code in ("SlowDown", "RequestTimeout"):
+        elif status in (408, 429) or (status >= 500 and status != 501) or status == 200 or code in ("SlowDown", "RequestTimeout"):
             kind = "away"
         else:
             kind = "other"

@@ -66,7 +66,7 @@ fn a_mistake_in_nested_maps_is_shown_at_its_own_key() {
 #[test]
 fn a_wrong_form_and_a_wrong_meaning_are_shown_at_once() {
     refuses(
-        "name: s\nruntime: native\nprovider:\n  name: slurm\n  cpus: many\n  sbatch: [--requeue, --time=5]\n  save: [{from: ../x, to: /y}, {from: a}]\n",
+        "name: s\nruntime: native\nprovider:\n  name: slurm\n  cpus: many\n  sbatch: [--requeue, --time=5]\n  modules: [{from: ../x}]\n",
         r"
   cluster.yaml:3:1: provider.host: is missing: the cluster's login machine, or `local` on that machine itself
      3 | provider:
@@ -80,9 +80,9 @@ fn a_wrong_form_and_a_wrong_meaning_are_shown_at_once() {
      6 |   sbatch: [--requeue, --time=5]
        |                       ^^^^^^^^
 
-  cluster.yaml:7:32: provider.save[1].to: is missing
-     7 |   save: [{from: ../x, to: /y}, {from: a}]
-       |                                ^
+  cluster.yaml:7:13: provider.modules[0]: is a map of keys, must be text
+     7 |   modules: [{from: ../x}]
+       |             ^
 ",
     );
 }
@@ -257,14 +257,14 @@ fn every_key_of_every_provider_refuses_other_types_at_its_place() {
 fn settings_without_a_file_name_the_key_too() {
     let factory = gpucl::providers::find("slurm").unwrap();
     let errors =
-        spec::check_settings(factory, &json!({"host": "x", "hours": "3h", "save": [{}]}), &[json!({"gpu": 1})]);
+        spec::check_settings(factory, &json!({"host": "x", "hours": "3h", "modules": [{}, 1]}), &[json!({"gpu": 1})]);
     let shown: Vec<String> = errors.iter().map(|error| format!("{}: {}", error.path, error.message)).collect();
     assert_eq!(
         shown,
         [
             "hours: is the text `3h`, must be a number; for example: 24",
-            "save[0].from: is missing",
-            "save[0].to: is missing",
+            "modules[0]: is a map of keys, must be text",
+            "modules[1]: is the number 1, must be text; in quotes it is text: \"1\"",
             "hosts[0].gpu: unknown key; no keys are allowed here",
         ]
     );
