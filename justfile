@@ -136,6 +136,10 @@ serve-troubles:
 serve-story: testbed-up
     cargo test --test main -- --ignored --nocapture --test-threads=1 hosts::story scenario::story
 
+# the guard of an end, killed after each of its effects in turn: two minutes
+end-killed:
+    cargo test --test main end::killed -- --include-ignored --nocapture
+
 # twenty ends of slots with nothing of ours on this machine, on four hosts side by side: twenty minutes
 end-rounds:
     cargo test --test main end::rounds -- --ignored --nocapture
