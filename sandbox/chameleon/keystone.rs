@@ -184,9 +184,9 @@ impl State {
                 if project["id"] == caller.project_id.as_str() || project["name"] == caller.project.as_str() {
                     return self.issue(token.user, true, "token", None);
                 }
-                let more = self.config.more_projects.iter();
+                let more = &self.config.more_projects;
                 let is_it = |name: &str| project["id"] == id_of(name).as_str() || project["name"] == name;
-                match more.cloned().find(|(name, _)| is_it(name)) {
+                match more.iter().find(|(name, _)| is_it(name)).cloned() {
                     Some(other) => self.issue_in(token.user, Some(other), true, "token", None),
                     None => self.refused(),
                 }

@@ -122,7 +122,7 @@ impl Site {
         let _ = self.env.run(&[&submit[..], &[notes_text.as_str()]].concat()).exits(0);
         let killed = kill_all_of(&self.env);
         let step = || std::fs::read_to_string(&notes).ok().and_then(|text| text.parse::<u32>().ok());
-        until_or("the job takes a step", 90, || step(), || format!("{}", self.guard()));
+        until_or("the job takes a step", 90, &step, || format!("{}", self.guard()));
         let mut seen: BTreeMap<String, Duration> = BTreeMap::new();
         let started = Instant::now();
         until_or(

@@ -283,7 +283,7 @@ mod tests {
             assert_eq!(asked.load(std::sync::atomic::Ordering::SeqCst), calls, "after {hours} h");
         }
         assert_eq!(known(&user_environment).len(), SITES.len(), "a list from the future is none");
-        std::fs::write(file(&user_environment), "{").unwrap();
+        fs_err::write(file(&user_environment), "{").unwrap();
         assert_eq!(known(&user_environment).len(), SITES.len());
     }
 

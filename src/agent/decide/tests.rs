@@ -36,7 +36,7 @@ fn known(spec: &str) -> ClusterState {
     known.apply(Record::Noted { key: host, notes: Notes::Host(Box::new(notes)) }, at("10:00"));
     known.apply(asks(&project, ItemKind::Project), at("10:00"));
     known.apply(Record::Ready { key: project.clone() }, at("10:00"));
-    let notes = Notes::Project(Box::new(ProjectNotes::default()));
+    let notes = Notes::Project(Box::default());
     known.apply(Record::Noted { key: project, notes }, at("10:00"));
     known.apply(Record::ClusterReady, at("10:00"));
     known

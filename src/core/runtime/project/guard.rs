@@ -41,7 +41,7 @@ fn leads(request: &DeployRequest<'_>, host: &HostInput) -> bool {
 }
 
 /// What the guard of a host copies. Buckets are copied once, from the head's host.
-fn saves<'a>(spec: &'a Spec, leads: bool) -> impl Iterator<Item = &'a SaveSpec> {
+fn saves(spec: &Spec, leads: bool) -> impl Iterator<Item = &SaveSpec> {
     let all = spec.end.iter().flat_map(|end| end.saved_by_hosts());
     all.filter(move |save| leads || matches!(save.from, SaveFrom::Data(_)))
 }
