@@ -38,6 +38,8 @@ DRAINS = 4
 # The least share of the warning that is kept for the last copy, where this host leads and where it does not: a host that
 # does not lead knows nothing of jobs, and copies last when they are stopped.
 LAST, LAST_OF_OTHERS = 0.1, 0.05
+# The least seconds for it, however short the warning: jobs that are stopped take some seconds to end.
+LAST_S = 10
 # The most of the warning that the last copy may take from the jobs.
 MOST = 0.5
 # What a measured time may be wrong by.
@@ -73,6 +75,8 @@ class Guard:
         self.copies = Copies(self.saver, self.folder)
         self.ray_at = self.activity_at = 0.0
         self.stopped_at, self.drains = None, []
+        # Whether jobs were looked at since the last minutes began.
+        self.knows_jobs = False
         self.announced = ""
 
     def write(self):
@@ -159,7 +163,7 @@ class Guard:
         for thing in self.saver.things:
             thing.new_files, thing.new_bytes, thing.seconds, thing.complete = 0, 0, 0.0, False
         self.state.update({"drained": [], "jobs": [], "activity": None})
-        self.stopped_at = None
+        self.stopped_at, self.ray_at, self.knows_jobs = None, 0.0, False
         self.enter("draining")
 
     def near(self, end, left):
@@ -170,6 +174,9 @@ class Guard:
         if left <= 0:
             # What is not saved is tried on: the machine may be there for a while.
             self.enter("over")
+        elif phase == "over":
+            # It was moved after all.
+            self.enter("saving")
         if self.copies.mode is None:
             self.copies.mode = "pass"
         if self.ray is not None and time.monotonic() >= self.ray_at and phase != "over":
@@ -201,7 +208,8 @@ class Guard:
     def see_to_jobs(self, is_over):
         """Looks at jobs, and stops those at work once their grace is over."""
         before = {job["id"]: job for job in self.state["jobs"]}
-        jobs = [job for job in self.ray.jobs() if job["status"] in cluster.AT_WORK or job["id"] in before]
+        found, self.knows_jobs = self.ray.jobs(), True
+        jobs = [job for job in found if job["status"] in cluster.AT_WORK or job["id"] in before]
         self.state["jobs"] = [
             {"id": job["id"], "status": job["status"], "stopped": before.get(job["id"], {}).get("stopped", False)} for job in jobs
         ]
@@ -233,7 +241,7 @@ class Guard:
 
     def is_free(self):
         """Whether nothing works any more, so that the last copy can begin early; never known where this host does not lead."""
-        if self.ray is None or self.drains or self.state["trouble"] or any(job["status"] in cluster.AT_WORK for job in self.state["jobs"]):
+        if self.ray is None or not self.knows_jobs or self.drains or self.state["trouble"] or any(job["status"] in cluster.AT_WORK for job in self.state["jobs"]):
             return False
         try:
             return activity.of_jupyter(self.settings.get("jupyter")) is None
@@ -256,7 +264,7 @@ class Guard:
         """How many seconds before the end the last copy begins."""
         expected = self.copies.expected_s()
         least = self.warning * (LAST if self.settings["leads"] else LAST_OF_OTHERS)
-        return min(self.warning * MOST, max(least, CARE * expected))
+        return min(self.warning * MOST, max(least, LAST_S if self.settings["leads"] else LAST_S / 2, CARE * expected))
 
     def report_copies(self, left):
         """Takes over what the copies came to."""

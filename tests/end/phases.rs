@@ -18,8 +18,8 @@ fn workers_are_drained_jobs_have_their_grace_and_what_they_wrote_is_saved() {
         &json!({"jobs": {"saves": "RUNNING", "ignores": "RUNNING", "before": "SUCCEEDED"}, "ignoring": {"ignores": 1}}),
     );
     slot.write("results/checkpoint_1/w", "first");
-    slot.set(&json!({"warning_s": 12}));
-    slot.ends_in(16, 1);
+    slot.set(&json!({"warning_s": 26}));
+    slot.ends_in(30, 1);
     slot.run();
     let state = slot.until_phase("waiting", 10);
     assert_eq!((&state["drained"], &state["fits"]), (&json!([]), &json!(true)));
@@ -28,7 +28,7 @@ fn workers_are_drained_jobs_have_their_grace_and_what_they_wrote_is_saved() {
     assert_eq!(state["phase"], "draining");
     let seen = slot.ray_seen();
     let left = seen["drained"][0]["left"].as_u64().unwrap();
-    assert!((5..=11).contains(&left), "what is left less the last copy: {left}");
+    assert!((8..=16).contains(&left), "what is left less the last copy: {left}");
     assert_eq!(seen["drained"][0]["why"], "a test");
     // A worker that its supervisor starts anew is another node.
     slot.ray(&json!({"nodes": {"head": "ALIVE", "w0": "DEAD", "w1": "DEAD", "w2": "ALIVE"}, "jobs": {"saves": "SUCCEEDED", "ignores": "RUNNING"}}));
