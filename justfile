@@ -140,6 +140,10 @@ serve-story: testbed-up
 end-killed:
     cargo test --test main end::killed -- --include-ignored --nocapture
 
+# the guard in a container of a host of the testbed (Docker; five minutes)
+end-containers: testbed-up
+    cargo test --test main end::containers -- --ignored --nocapture
+
 # twenty ends of slots with nothing of ours on this machine, on four hosts side by side: twenty minutes
 end-rounds:
     cargo test --test main end::rounds -- --ignored --nocapture

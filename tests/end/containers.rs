@@ -11,7 +11,7 @@ const TRAIN: &str = "mkdir -p $GPUCL_DATA/results && cd $GPUCL_DATA/results && i
                      echo $i >new.tmp && mv new.tmp checkpoint-$(printf %05d $i); sleep 1; done";
 
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just end-containers"]
 fn a_guard_in_a_container_saves_to_a_folder_that_outlives_the_cluster() {
     let _turn = turn();
     let host = TestHost::start("guarded", &["--gpus", "nvidia:1", "--image", "ready"]);

@@ -67,15 +67,17 @@ async fn from_hosts(app: &App, target: &Target, path: &str, folder: &Path) -> Re
 
 /// Copies until both are the same, by the digests of what differs in time or size, and at the end of everything.
 async fn until_same(from: &End<'_>, to: &End<'_>) -> Result<()> {
+    let by_digest = || SyncOptions { checksum: true, ..SyncOptions::default() };
+    // By size and time first, which is fast; two files of one size may have one time.
+    let mut options = SyncOptions::default();
     for _ in 0..PASSES {
-        compare(from, to, SyncOptions::default()).await?.carry_out(&mut |_| {}).await?;
-        let options = SyncOptions { checksum: true, ..SyncOptions::default() };
-        if compare(from, to, options).await?.is_nothing() {
+        compare(from, to, options).await?.carry_out(&mut |_| {}).await?;
+        if compare(from, to, by_digest()).await?.is_nothing() {
             return Ok(());
         }
+        options = by_digest();
     }
-    let options = SyncOptions { checksum: true, ..SyncOptions::default() };
-    let left = compare(from, to, options).await?;
+    let left = compare(from, to, by_digest()).await?;
     match differing(&left) {
         None => Ok(()),
         Some(name) => Err(Error::new(ErrorKind::Host, "save here")
