@@ -62,6 +62,10 @@ impl Gpus {
 /// The settings under `provider:` beside `name`.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(extend("moved" = {
+    "save": "every cluster has it now: `end: {save: [{from: results, to: ~/run1}]}` beside `provider`",
+    "warning": "every cluster has it now: `end: {warning: 5m}` beside `provider`"
+}))]
 #[schemars(extend("asks_nothing" = ["host", "user", "port", "host_key", "account", "partition", "qos", "constraint", "reservation", "exclusive", "hours", "gpus", "gpu_option", "cpus", "memory", "sbatch", "profile", "allocation", "queue"]))]
 pub(super) struct Settings {
     /// The login machine: a name, an address, or an alias of `~/.ssh/config`, also as `USER@NAME`; `local` on that
@@ -221,25 +225,9 @@ pub(super) fn read(value: &Value) -> Result<Settings, Vec<FieldError>> {
     settings::read::<Settings>(&value, "")?.with_profile().map_err(|error| vec![error])
 }
 
-/// The mistake of settings for an earlier gpucl, with what to write in their place.
-fn moved(value: &Value) -> Option<FieldError> {
-    let key = MOVED.into_iter().find(|key| value.get(key).is_some())?;
-    let text = |value: &Value| value.as_str().map(str::to_owned);
-    let save = |save: &Value| Some(format!("{{from: {}, to: {}}}", text(&save["from"])?, text(&save["to"])?));
-    let saves: Option<Vec<String>> = value.get("save").and_then(|saves| saves.as_array()?.iter().map(save).collect());
-    let saves = saves.filter(|saves| !saves.is_empty()).map(|saves| format!("save: [{}]", saves.join(", ")));
-    let warning = value.get("warning").and_then(text).map(|warning| format!("warning: {warning}"));
-    let end = warning.into_iter().chain(saves).collect::<Vec<_>>().join(", ");
-    Some(FieldError {
-        path: key.to_owned(),
-        message: format!("is a key of every cluster now: write `end: {{{end}}}` beside `provider`"),
-        known: Vec::new(),
-    })
-}
-
 /// Returns every mistake in these settings; offline.
 pub(super) fn check(value: &Value, hosts: &[Value]) -> Vec<FieldError> {
-    let mut errors: Vec<FieldError> = moved(value).into_iter().collect();
+    let mut errors: Vec<FieldError> = Vec::new();
     for (index, host) in hosts.iter().enumerate() {
         errors.extend(settings::read::<HostSettings>(host, &format!("hosts[{index}]")).err().unwrap_or_default());
     }

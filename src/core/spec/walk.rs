@@ -116,6 +116,11 @@ impl Walk<'_> {
                     if let Some(parent) = self.parent_of(&key.text, properties) {
                         problem.notes = vec![format!("it belongs under `{}`", join(path, parent))];
                     }
+                    if let Some(now) =
+                        schema.get("moved").and_then(|moved| moved.get(&key.text)).and_then(Value::as_str)
+                    {
+                        problem.notes = vec![now.to_owned()];
+                    }
                     let meant = nearest(&key.text, known).map(|near| join(path, near));
                     self.problems.push(Problem { meant, ..problem });
                     None
