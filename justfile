@@ -148,7 +148,7 @@ end-containers: testbed-up
 end-rounds:
     cargo test --test main end::rounds -- --ignored --nocapture
 
-# a job that goes on although its cluster ends, and an end that is called off, on this machine (eight minutes)
+# a job that goes on although its cluster ends, and an end that is called off, on this machine (ten minutes)
 end-story:
     cargo test --test main -- --ignored --nocapture --test-threads=1 scenario::slot
 

@@ -198,5 +198,8 @@ fn a_cluster_that_nobody_uses_is_taken_down_and_not_while_a_job_waits_or_a_kerne
         })
         .sum();
     println!("reported: {reported} cents; billed: {billed:.2} cents");
-    assert!((reported as f64 - billed).abs() <= 1.0, "{reported} and {billed}");
+    // To a cent, and what the end of an instance is seen late by: it is looked for every 2.5 seconds.
+    let a_poll = f64::from(site.ours().instances[0].cents) * 2.5 / 3600.0;
+    let more = reported as f64 - billed;
+    assert!((-1.0..=1.0 + a_poll).contains(&more), "{reported} and {billed}");
 }

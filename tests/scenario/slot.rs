@@ -123,7 +123,7 @@ fn done_twice(first: &Outcome, second: &Outcome, all: u64) -> usize {
 }
 
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just end-story"]
 fn a_training_goes_on_on_a_second_cluster_after_the_end_of_the_first() {
     let _turn = turn();
     let first = First::up();
