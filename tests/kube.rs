@@ -2,6 +2,7 @@
 
 mod contract;
 mod crash;
+mod ending;
 mod losses;
 mod manifests;
 mod monitoring;

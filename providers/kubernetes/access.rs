@@ -9,18 +9,27 @@ use kube::api::{Api, AttachParams, AttachedProcess, LogParams, Portforwarder, Te
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::Kubernetes;
+use super::names::GUARD_CONTAINER;
 use super::refusal;
 use crate::error::{Error, ErrorKind, Result, Status};
 use crate::host::ExecEnd;
-use crate::provider::platform::{Duplex, LogOptions, Running};
+use crate::provider::platform::{Duplex, LogOptions, Part, Running};
 use crate::util::lines::Line;
 
 /// The size of the buffers of a program's streams, in bytes.
 const BUFFER: usize = 64 * 1024;
 
-/// The container of a pod in which Ray is: an autoscaler may be beside it.
+/// The container of a pod in which Ray is: an autoscaler and the guard may be beside it.
 fn container(pod: &str) -> &'static str {
     if pod.contains("-worker-") { "ray-worker" } else { "ray-head" }
+}
+
+/// The container of this part of a pod.
+fn container_of(pod: &str, part: Part) -> &'static str {
+    match part {
+        Part::Ray => container(pod),
+        Part::Guard => GUARD_CONTAINER,
+    }
 }
 
 impl Kubernetes {
@@ -30,7 +39,13 @@ impl Kubernetes {
     }
 
     /// Starts a program in a pod.
-    pub(super) async fn run(&self, pod: &str, command: &[&str], terminal: Option<(u16, u16)>) -> Result<Running> {
+    pub(super) async fn run(
+        &self,
+        pod: &str,
+        part: Part,
+        command: &[&str],
+        terminal: Option<(u16, u16)>,
+    ) -> Result<Running> {
         let doing = || format!("run a program in {pod}");
         let api = self.pod_api().await?;
         let params = AttachParams {
@@ -39,7 +54,7 @@ impl Kubernetes {
             // In a terminal all is output.
             stderr: terminal.is_none(),
             tty: terminal.is_some(),
-            container: Some(container(pod).to_owned()),
+            container: Some(container_of(pod, part).to_owned()),
             max_stdin_buf_size: Some(BUFFER),
             max_stdout_buf_size: Some(BUFFER),
             max_stderr_buf_size: Some(BUFFER),

@@ -14,7 +14,7 @@ use super::resources::id;
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::host::ExecEnd;
 use crate::name::Scope;
-use crate::provider::platform::Running;
+use crate::provider::platform::{Part, Running};
 use crate::util::digest;
 
 /// The label that Grafana's sidecar selects by, in all namespaces, as kube-prometheus-stack installs it (its
@@ -90,7 +90,7 @@ impl Kubernetes {
     async fn dashboards_in(&self, pod: &str) -> Result<BTreeMap<String, Value>> {
         let doing = || format!("read Ray's dashboards in {pod}");
         let Running { input, output, mut errors, resize: _resize, ended } =
-            self.run(pod, &["python", "-c", PROGRAM], None).await?;
+            self.run(pod, Part::Ray, &["python", "-c", PROGRAM], None).await?;
         drop(input);
         let (mut bytes, mut said) = (Vec::new(), Vec::new());
         let mut output = output.take(MOST);

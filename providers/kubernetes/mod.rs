@@ -34,7 +34,7 @@ use serde_json::{Value, json};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::{Key, Owner, Scope, Tag};
 use crate::provider::platform::{
-    ClusterRequest, Consequences, Duplex, LogOptions, Member, NodeGroup, Platform, Running,
+    ClusterRequest, Consequences, Duplex, LogOptions, Member, NodeGroup, Part, Platform, Running,
 };
 use crate::provider::{
     Acquired, Capability, Context, Factory, FieldError, HostPlace, HostRequest, LoginFile, Manifest, ObservedResource,
@@ -233,8 +233,14 @@ impl Platform for Kubernetes {
         self.try_isolation(scope, head, port).await
     }
 
-    async fn start(&self, member: &str, command: &[&str], terminal: Option<(u16, u16)>) -> Result<Running> {
-        self.run(member, command, terminal).await
+    async fn start(
+        &self,
+        member: &str,
+        part: Part,
+        command: &[&str],
+        terminal: Option<(u16, u16)>,
+    ) -> Result<Running> {
+        self.run(member, part, command, terminal).await
     }
 
     async fn connect(&self, member: &str, port: u16) -> Result<Box<dyn Duplex>> {

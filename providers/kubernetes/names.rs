@@ -23,6 +23,9 @@ pub(super) const RAY_GROUP: &str = "ray.io/group";
 /// The label that it gives them with `head` or `worker`.
 pub(super) const RAY_TYPE: &str = "ray.io/node-type";
 
+/// The container of the head's pod in which the guard of the end runs.
+pub(super) const GUARD_CONTAINER: &str = "guard";
+
 /// The key of the token in its Secret; it is KubeRay's own.
 pub(super) const TOKEN_KEY: &str = "auth_token";
 

@@ -10,11 +10,11 @@ use serde_json::{Map, Value, json};
 use super::config::{HEAD, ServiceType, Settings};
 use super::container::{environment, is_plain, mounts, placement, resources, start_parameters};
 use super::monitoring::peer;
-use super::names::{ObjectKind, PODS, TOKEN_KEY, annotations, labels, object_name};
+use super::names::{GUARD_CONTAINER, ObjectKind, PODS, TOKEN_KEY, annotations, labels, object_name};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::name::{Scope, Tag};
 use crate::provider::ResourceRequest;
-use crate::provider::platform::{ClusterRequest, NodeGroup, PREPARATION, Preparation, SECRETS};
+use crate::provider::platform::{ClusterRequest, GUARD, NodeGroup, PREPARATION, Preparation, SECRETS};
 use crate::render::{Library, render};
 use crate::util::digest;
 use crate::util::duration::SpecDuration;
@@ -102,6 +102,17 @@ struct Pod {
     volume_mounts: Vec<Value>,
     /// The digest of the packages and commands.
     setup: Option<String>,
+    /// The container of the guard; the head's alone has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    guard: Option<Guard>,
+}
+
+/// The container of the guard of the end.
+#[derive(Serialize)]
+struct Guard {
+    name: &'static str,
+    folder: &'static str,
+    volume_mounts: Vec<Value>,
 }
 
 /// Renders the objects of clusters.
@@ -243,6 +254,15 @@ impl Renderer {
         let (mut volumes, mut volume_mounts) = mounts(&settings);
         volumes.push(json!({ "name": "secrets", "secret": { "secretName": name } }));
         volume_mounts.push(json!({ "name": "secrets", "mountPath": SECRETS, "readOnly": true }));
+        let guard = (is_head && cluster.guard).then(|| {
+            // Files that a shell user of the node's machine could read otherwise: the token, and the keys of a store.
+            volumes.push(json!({ "name": "guard", "emptyDir": { "medium": "Memory", "sizeLimit": "128Mi" } }));
+            volumes.push(json!({ "name": "guard-tmp", "emptyDir": {} }));
+            let own = [("guard", GUARD), ("guard-tmp", "/tmp")].map(|(name, path)| json!({ "name": name, "mountPath": path }));
+            // What it saves from, and to.
+            let mounted = volume_mounts.iter().filter(|mount| mount["name"] != "secrets").cloned();
+            Guard { name: GUARD_CONTAINER, folder: GUARD, volume_mounts: mounted.chain(own).collect() }
+        });
         if cluster.preparation.is_some() {
             volumes.push(json!({ "name": "preparation", "configMap": { "name": name } }));
             volume_mounts.push(json!({ "name": "preparation", "mountPath": PREPARATION, "readOnly": true }));
@@ -269,6 +289,7 @@ impl Renderer {
             volumes,
             volume_mounts,
             setup: cluster.preparation.as_ref().and_then(|preparation| preparation.setup.clone()),
+            guard,
         };
         // KubeRay does not make pods anew when their template changes; by this label the old ones are found.
         let digest = digest::of_json(&(&cluster.ray_version, &pod));

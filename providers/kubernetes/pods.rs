@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::Kubernetes;
 use super::client::{KubeContext, call, values};
-use super::names::{PODS, RAY_CLUSTER, RAY_GROUP, RAY_TYPE};
+use super::names::{GUARD_CONTAINER, PODS, RAY_CLUSTER, RAY_GROUP, RAY_TYPE};
 use crate::error::Result;
 use crate::provider::platform::{Consequences, Member};
 use crate::util::human;
@@ -82,9 +82,10 @@ impl Pod {
     fn statuses(&self) -> impl Iterator<Item = &Value> {
         let status = &self.object["status"];
         let of = |field: &str| status[field].as_array().into_iter().flatten();
-        // The autoscaler beside the head ends until the GCS answers, and is started again: that is not the head's trouble.
+        // The autoscaler beside the head ends until the GCS answers, and is started again: that is not the head's trouble, nor
+        // is the guard's.
         let all = of("initContainerStatuses").chain(of("containerStatuses"));
-        all.filter(|container| container["name"] != AUTOSCALER)
+        all.filter(|container| container["name"] != AUTOSCALER && container["name"] != GUARD_CONTAINER)
     }
 
     fn is_ready(&self) -> bool {

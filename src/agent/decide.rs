@@ -19,6 +19,9 @@ use crate::util::when::{between, earlier, later};
 const LOOK_EVERY: Duration = Duration::from_secs(300);
 /// How often they are looked at in the last minutes.
 const LOOK_OFTEN: Duration = Duration::from_secs(15);
+/// How often near the end itself, and from how long before it on: a host may be gone after it, and nothing more is seen.
+const LOOK_AT_LAST: SignedDuration = SignedDuration::from_secs(4);
+const LAST: SignedDuration = SignedDuration::from_secs(60);
 /// How long before idleness acts it is warned of.
 pub const IDLE_WARNING: SignedDuration = SignedDuration::from_mins(5);
 /// How old a look may be when idleness acts by it.
@@ -112,7 +115,8 @@ impl Facts<'_> {
                 near(earlier(at.at, IDLE_WARNING));
             }
         }
-        Some(later(looked, every))
+        let is_last = spec.end.is_some() && self.end().is_some_and(|end| earlier(end.at, LAST) <= self.now);
+        Some(later(looked, if is_last { LOOK_AT_LAST } else { every }))
     }
 
     /// Whether what is copied to this machine is to be copied now.

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::money::Money;
 use crate::util::human;
-use crate::util::when::later;
+use crate::util::when::{earlier, later};
 
 /// What ends a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -54,7 +54,16 @@ pub struct End {
     pub why: Cause,
 }
 
+/// How long before a wall clock all has to be saved: a job's programs are asked to end all at once, the guard as well, and
+/// Slurm may do so some seconds early.
+const BEFORE_A_WALL_CLOCK: SignedDuration = SignedDuration::from_secs(20);
+
 impl End {
+    /// When it comes for what runs on hosts.
+    pub(super) fn on_hosts(&self) -> Timestamp {
+        if self.why == Cause::WallClock { earlier(self.at, BEFORE_A_WALL_CLOCK) } else { self.at }
+    }
+
     /// When an announcement comes that is made so long before it.
     pub fn before(&self, by: std::time::Duration) -> Timestamp {
         later(self.at, -SignedDuration::try_from(by).unwrap_or_default())

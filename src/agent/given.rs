@@ -47,8 +47,8 @@ impl GivenEnd {
         let last = Self::last(folder).map_or(0, |last| last.revision);
         let given = Self {
             v: VERSION,
-            at: end.map(|end| end.at),
-            left_s: end.map(|end| left(folder, end.at)),
+            at: end.map(|end| end.on_hosts()),
+            left_s: end.map(|end| left(folder, end.on_hosts())),
             why: end.map(|end| end.why.to_string()).unwrap_or_default(),
             revision: last.max(seen) + 1,
         };
@@ -77,7 +77,7 @@ impl GivenEnd {
         match (self.at, end) {
             (None, None) => true,
             (Some(at), Some(end)) => {
-                let moved = between(at, end.at).abs();
+                let moved = between(at, end.on_hosts()).abs();
                 let slack = if end.why == Cause::Cost { SignedDuration::from_secs(20) } else { SignedDuration::ZERO };
                 moved <= slack && self.why == end.why.to_string()
             }

@@ -4,6 +4,7 @@
 use jiff::Timestamp;
 
 use crate::agent::end::{Cause, End};
+use crate::provider::{Capability, ProviderKind};
 use crate::spec::{EndSpec, SaveFrom, SaveSpec, SaveTo, Spec, Then};
 use crate::util::human;
 
@@ -19,10 +20,10 @@ pub(super) fn forecast(spec: &Spec, end: Option<End>) -> Vec<String> {
 
 fn at_end(spec: &Spec, of_spec: &EndSpec, end: Option<End>) -> Vec<String> {
     let mut lines = vec![when(spec, of_spec, end)];
-    let saved = of_spec.save.iter().map(saved);
-    lines.extend(saved);
-    lines.extend(lost(spec, of_spec));
-    lines.extend(of_this_machine(of_spec, end));
+    let is_platform = capability(spec).is_some_and(|capability| capability.kind == ProviderKind::Platform);
+    lines.extend(of_spec.save.iter().map(|save| saved(save, is_platform)));
+    lines.extend(lost(spec, of_spec, is_platform));
+    lines.extend(of_this_machine(spec, of_spec, end));
     lines
 }
 
@@ -49,18 +50,29 @@ fn when(spec: &Spec, of_spec: &EndSpec, end: Option<End>) -> String {
 
 /// Whether its provider may say when hosts end.
 fn is_reserved(spec: &Spec) -> bool {
-    let capability = crate::providers::find(spec.provider.name()).map(|factory| factory.capability());
     // A provider whose hosts vanish without a price is one that lends them for a time.
-    capability.is_ok_and(|capability| capability.reserves || (capability.hosts_vanish && !capability.costs_money))
+    capability(spec)
+        .is_some_and(|capability| capability.reserves || (capability.hosts_vanish && !capability.costs_money))
 }
 
-fn saved(save: &SaveSpec) -> String {
+fn capability(spec: &Spec) -> Option<Capability> {
+    crate::providers::find(spec.provider.name()).map(|factory| factory.capability()).ok()
+}
+
+fn saved(save: &SaveSpec, is_platform: bool) -> String {
+    let of = match (is_platform, &save.to) {
+        (false, _) => "every host",
+        (true, SaveTo::Here(_)) => "every pod",
+        // Its guard is there alone.
+        (true, _) => "the head's pod",
+    };
     let from = match &save.from {
-        SaveFrom::Data(path) => format!("$GPUCL_DATA/{path} of every host"),
+        SaveFrom::Data(path) => format!("$GPUCL_DATA/{path} of {of}"),
         SaveFrom::Bucket(bucket) => format!("{bucket} of the cluster's store"),
     };
     let to = match &save.to {
         SaveTo::Bucket(bucket) => format!("{bucket} of the store that outlives it"),
+        SaveTo::Host(path) if is_platform => format!("{path} in it, where a claim is to be"),
         SaveTo::Host(path) => format!("{path} on each host"),
         SaveTo::Here(path) => format!("the folder {path} beside the spec, on this machine"),
     };
@@ -68,7 +80,7 @@ fn saved(save: &SaveSpec) -> String {
 }
 
 /// What is lost although the spec says what is saved.
-fn lost(spec: &Spec, of_spec: &EndSpec) -> Option<String> {
+fn lost(spec: &Spec, of_spec: &EndSpec, is_platform: bool) -> Option<String> {
     if of_spec.then == Then::Stop {
         return None;
     }
@@ -90,9 +102,11 @@ fn lost(spec: &Spec, of_spec: &EndSpec) -> Option<String> {
             _ => None,
         })
         .collect();
+    let folders =
+        if is_platform { "the data folders of its pods that are on no claim" } else { "the data folders of its hosts" };
     let mut lost = vec![match of_data.is_empty() {
-        true => "the data folders of its hosts".to_owned(),
-        false => format!("the data folders of its hosts but {}", of_data.join(", ")),
+        true => folders.to_owned(),
+        false => format!("{folders} but {}", of_data.join(", ")),
     }];
     if let Some(store) = spec.own_store() {
         let is_kept = |bucket: &&String| buckets.contains(&bucket.as_str());
@@ -112,7 +126,7 @@ fn lost(spec: &Spec, of_spec: &EndSpec) -> Option<String> {
 }
 
 /// What is not done while this machine is off or asleep.
-fn of_this_machine(of_spec: &EndSpec, end: Option<End>) -> Option<String> {
+fn of_this_machine(spec: &Spec, of_spec: &EndSpec, end: Option<End>) -> Option<String> {
     let mut needs = Vec::new();
     if of_spec.save.iter().any(|save| matches!(save.to, SaveTo::Here(_))) {
         needs.push("copying to it");
@@ -125,7 +139,10 @@ fn of_this_machine(of_spec: &EndSpec, end: Option<End>) -> Option<String> {
         needs.push(match (of_spec.then, why) {
             (Then::Stop, _) => "stopping the nodes",
             (_, Some(Cause::Lease)) => "taking it down before the lease ends",
-            _ => "taking it down, which alone ends the bill of rented hosts",
+            _ if capability(spec).is_some_and(|capability| capability.costs_money) => {
+                "taking it down, which alone ends the bill of its hosts"
+            }
+            _ => "taking it down",
         });
     }
     needs.push("learning that somebody else has moved the end");
@@ -188,7 +205,9 @@ mod tests {
         }
         assert!(says("end: {}\n", None).contains("nothing sets"), "an end that never comes is said");
         assert!(!says("deadline: 3h\nend: {}\n", None).contains("nothing sets"));
-        assert!(says("deadline: 3h\nend: {}\n", Some(Cause::Deadline)).contains("ends the bill of rented hosts"));
+        let rented = "provider: lambda\nhosts: [{type: gpu_1x_a10}]\ndeadline: 3h\nend: {}\n";
+        assert!(says(rented, Some(Cause::Deadline)).contains("ends the bill of its hosts"));
+        assert!(!says("deadline: 3h\nend: {}\n", Some(Cause::Deadline)).contains("bill"));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use jiff::Timestamp;
 
-use super::machines::{Guard, Machines};
+use super::machines::{Guard, Machines, PodGuard};
 use super::settings::Settings;
 use super::which_machine::refuse_other_machine;
 use crate::agent::end::End;
@@ -14,7 +14,7 @@ use crate::agent::seen::{GuardState, GuardsReport, HostGuard};
 use crate::engine::Ledger;
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::name::{ClusterName, Key};
-use crate::runtime::project::{GuardAsk, guards};
+use crate::runtime::project::{GuardAsk, GuardInPod, guards};
 use crate::state::{ClusterState, Lock, Store};
 
 /// How long a guard may take to answer.
@@ -57,7 +57,7 @@ pub async fn look_at_guards(settings: &Settings, name: &ClusterName) -> Result<O
 pub async fn save_on_hosts(settings: &Settings, name: &ClusterName) -> Result<GuardsReport> {
     let Some(store) = Store::open(&settings.paths, name)? else { return Err(super::unknown(&settings.paths, name)) };
     refuse_other_machine(&settings.paths, store.state(), "save")?;
-    let seen = Guards::of(settings, store.state()).await?.ask(&GuardAsk::Save, SAVES_WITHIN).await;
+    let seen = Guards::of(settings, store.state(), Files::IfWanted).await?.ask(&GuardAsk::Save, SAVES_WITHIN).await;
     seen.write(&settings.paths.cluster(name))?;
     Ok(seen)
 }
@@ -76,7 +76,29 @@ pub(super) async fn tell(
     if !has_guard || !runs {
         return Ok(None);
     }
-    let all = Guards::of(settings, known).await?;
+    give(&Guards::of(settings, known, Files::IfWanted).await?, known, folder).await.map(Some)
+}
+
+/// The same for guards in pods, which get their files, too: `up` may have changed them. Nothing where it has none.
+///
+/// # Errors
+/// If its records cannot be written, or a guard did not take it.
+pub(super) async fn bring(settings: &Settings, known: &ClusterState, folder: &std::path::Path) -> Result<()> {
+    let all = Guards::of(settings, known, Files::Always).await?;
+    if all.guards.is_empty() {
+        return Ok(());
+    }
+    let seen = give(&all, known, folder).await?;
+    match seen.hosts.into_iter().find_map(|host| host.error) {
+        Some(why) => {
+            Err(Error::new(ErrorKind::Host, "give the guard in the head's pod the end of the cluster").because(why))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Gives all guards the end of the cluster, if they do not know it, and reads how far they are.
+async fn give(all: &Guards, known: &ClusterState, folder: &std::path::Path) -> Result<GuardsReport> {
     let (end, last) = (End::for_hosts(folder, known), GivenEnd::last(folder));
     let given = match last {
         Some(last) if last.is(end) => last.again(folder),
@@ -90,7 +112,16 @@ pub(super) async fn tell(
         seen = all.give(&given).await?;
     }
     seen.write(folder)?;
-    Ok(Some(seen))
+    Ok(seen)
+}
+
+/// When guards in pods get their files. Those of hosts get them with the files of nodes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Files {
+    /// When they have others, or none.
+    IfWanted,
+    /// Each time.
+    Always,
 }
 
 /// The guards of a cluster, each with its host.
@@ -104,16 +135,22 @@ impl Guards {
     ///
     /// # Errors
     /// If the connections to its hosts cannot be written.
-    pub(super) async fn of(settings: &Settings, known: &ClusterState) -> Result<Self> {
+    pub(super) async fn of(settings: &Settings, known: &ClusterState, files: Files) -> Result<Self> {
         let access = super::access(&settings.paths, known);
         let environment = settings.host_environment.clone();
         let machines = Machines::of(&settings.paths, known, &settings.context(), environment, access).await?;
         let Some(spec) = known.running_spec() else { return Ok(Self { machines, guards: Vec::new() }) };
+        if machines.pods().is_some() {
+            let guard = GuardInPod::of(spec, &settings.library)?;
+            let (folder, always) = (settings.paths.cluster(&known.name), files == Files::Always);
+            let guard = guard.map(|guard| Guard::InPod(PodGuard::new(guard, spec, &folder, always)));
+            return Ok(Self { machines, guards: guard.map(|guard| ("head".to_owned(), guard)).into_iter().collect() });
+        }
         let (scope, runtime) = (known.scope(), crate::runtime::of(spec.runtime));
         let hosts: Vec<Key> = known.hosts().map(|(key, _)| key.clone()).collect();
         let guard = |(host, guard): (Key, Key)| {
             let (tag, of_host) = (scope.tag(&guard), scope.tag(&host).to_string());
-            (host.display_name(), Guard { runtime, host: of_host, tag })
+            (host.display_name(), Guard::OfHost { runtime, host: of_host, guard: tag })
         };
         Ok(Self { machines, guards: guards(spec, &hosts).into_iter().map(guard).collect() })
     }

@@ -94,11 +94,18 @@ class Guard:
             say("%s, %s" % (phase, "the end is at %s" % self.state["end"] if self.state["end"] else "without an end"))
 
     def run(self):
-        """Sees to it until the process is asked to end."""
+        """Sees to it until the process is asked to end, or its settings are other ones."""
         self.copies.start()
-        while True:
+        while not self.is_outdated():
             self.tick()
             time.sleep(TICK_S)
+
+    def is_outdated(self):
+        """Whether its settings are others than those that it began with. Where they cannot be read, they are the same."""
+        try:
+            return self.folder.settings() != self.settings
+        except Failed:
+            return False
 
     def tick(self):
         """Looks once at the end, and does what is due."""
@@ -371,6 +378,8 @@ def run(home):
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     with record.locked(guard.folder.path(".guard.lock"), 20):
         guard.run()
+    say("its settings have changed: it starts anew")
+    os.execv(sys.executable, [sys.executable, "-I", "-B"] + sys.argv)
 
 
 def tell(home):

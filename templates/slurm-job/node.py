@@ -11,8 +11,8 @@ host key, and only the cluster's own key is let in. No port is opened, and only 
 The node's own folder is below $SLURM_TMPDIR, or /tmp. It is removed when the job ends: what is left then is counted in
 FOLDER/ended/NODE.json. A job that is killed without a warning leaves that to the site's epilog.
 
-SIGTERM ends the node, at the job's time limit or before. A guard of the cluster (`templates/end/`) that still copies then
-has some seconds to end: Slurm kills the job only after `KillWait`, 30 s by default.
+SIGTERM ends the node, at the job's time limit or before. All programs of the job get it then: a guard of the cluster
+(`templates/end/`) is given an end that is earlier.
 """
 
 import ctypes
@@ -27,8 +27,6 @@ import sys
 import threading
 import time
 
-# Seconds that a guard which still copies may take when the job ends.
-LAST_COPY = 15
 # How long processes may take to end after SIGTERM, in seconds.
 GRACE = 5
 
@@ -207,7 +205,6 @@ class Node:
 
     def end(self):
         """Ends every process of the job here but this one, removes the node's own folder, and counts what is left."""
-        wait_for_guards(self.own)
         me = os.getpid()
         deadline = time.time() + GRACE
         sent = signal.SIGTERM
@@ -281,29 +278,6 @@ def reap():
             pass
     except OSError:
         pass
-
-
-def copies(folder):
-    """Returns whether the guard of a host, with this folder, runs and still copies."""
-    try:
-        with open(folder + "/guard/state.json") as file:
-            phase = json.load(file).get("phase")
-        names = [name for name in os.listdir(folder + "/run") if name.startswith("guard")]
-        for name in names if phase in ("draining", "saving") else []:
-            with open("%s/run/%s" % (folder, name)) as file:
-                os.kill(int(file.read().split()[1]), 0)
-            return True
-    except (OSError, ValueError, IndexError, AttributeError):
-        pass
-    return False
-
-
-def wait_for_guards(own):
-    """Waits until no guard of this job's hosts copies any more, for some seconds at most."""
-    until = time.time() + LAST_COPY
-    while time.time() < until and any(copies(os.path.join(own, tag)) for tag in host_folders(own)):
-        reap()
-        time.sleep(0.2)
 
 
 def host_folders(own):

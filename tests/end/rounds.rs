@@ -138,7 +138,7 @@ impl Site {
         let state = self.guard();
         let left = state["end"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap().as_second() - now();
         let last = step().unwrap();
-        let saved = self.saved(store);
+        let saved = store.held(&self.name);
         let results = self.folder().join("data/results");
         let own = digests(&results, &results);
         assert_eq!(saved, own, "what is saved is not what is there: {state}");
@@ -156,18 +156,6 @@ impl Site {
             at("saved"),
             saved.len()
         )
-    }
-
-    /// The digests in the store, by path below what is saved.
-    fn saved(&self, store: &StandIn) -> BTreeMap<String, String> {
-        let seen = store.seen();
-        assert_eq!(seen["bad"], serde_json::json!([]), "the store was sent what is signed or summed wrongly");
-        let own = format!("{}/", self.name);
-        let objects = seen["held"]["bucket"].as_object().unwrap().iter();
-        objects
-            .filter_map(|(key, one)| Some((key.strip_prefix(&own)?.to_owned(), one["sha256"].as_str()?.to_owned())))
-            .filter(|(key, _)| !key.contains(".gpucl/"))
-            .collect()
     }
 
     /// The files on the host that hold the secret key of the store, or the name of the user's file.
@@ -189,13 +177,13 @@ impl Drop for Site {
 }
 
 /// When a cluster began, in seconds.
-pub(super) fn begun(env: &TestEnv, cluster: &str) -> i64 {
+pub(crate) fn begun(env: &TestEnv, cluster: &str) -> i64 {
     let known = Store::open(&env.paths(), &cluster.parse().unwrap()).unwrap().unwrap();
     known.state().begun.unwrap().as_second()
 }
 
 /// Kills every process of ours on the user's machine; returns how many there were.
-pub(super) fn kill_all_of(env: &TestEnv) -> usize {
+pub(crate) fn kill_all_of(env: &TestEnv) -> usize {
     let home = format!("HOME={}", env.home().display());
     let is_ours = |pid: &u32| {
         let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();

@@ -11,12 +11,12 @@ use crate::support::{ask, get, until, until_or};
 pub(super) const GUARD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/templates/end/guard.py");
 const STORE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/end/store.py");
 const RAY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/end/ray.py");
-pub(super) const SECRET: &str = "the/secret+key";
+pub(crate) const SECRET: &str = "the/secret+key";
 
 /// A stand-in: a process that prints its port to a file.
-pub(super) struct StandIn {
+pub(crate) struct StandIn {
     child: Child,
-    pub(super) url: String,
+    pub(crate) url: String,
 }
 
 impl StandIn {
@@ -27,10 +27,33 @@ impl StandIn {
 
     fn start(program: &str, root: &Path, name: &str) -> Self {
         let path = root.join(format!("{name}.port"));
-        let child =
-            Command::new("python3").args(["-I", "-B", program]).arg(&path).stdin(Stdio::null()).spawn().unwrap();
-        let port = until("the stand-in listens", 20, || std::fs::read_to_string(&path).ok());
-        Self { child, url: format!("http://127.0.0.1:{port}") }
+        let mut command = Command::new("python3");
+        command.args(["-I", "-B", program]).arg(&path);
+        Self::listening(command, &path, "127.0.0.1")
+    }
+
+    /// The one of an object store at another address, started with what `start` adds to a command line.
+    pub(crate) fn of_store_at(address: &str, root: &Path, start: impl Fn(&[&str]) -> Command) -> Self {
+        let path = root.join("store.port");
+        Self::listening(start(&["python3", "-I", "-B", STORE, &path.display().to_string(), address]), &path, address)
+    }
+
+    fn listening(mut command: Command, path: &Path, address: &str) -> Self {
+        let child = command.stdin(Stdio::null()).spawn().unwrap();
+        let port = until("the stand-in listens", 20, || std::fs::read_to_string(path).ok());
+        Self { child, url: format!("http://{address}:{port}") }
+    }
+
+    /// The digests of what it holds in its bucket below a prefix, by the path below that; without what guards note.
+    pub(crate) fn held(&self, below: &str) -> BTreeMap<String, String> {
+        let seen = self.seen();
+        assert_eq!(seen["bad"], json!([]), "the store was sent what is signed or summed wrongly");
+        let own = format!("{below}/");
+        let objects = seen["held"]["bucket"].as_object().unwrap().iter();
+        objects
+            .filter_map(|(key, one)| Some((key.strip_prefix(&own)?.to_owned(), one["sha256"].as_str()?.to_owned())))
+            .filter(|(key, _)| !key.contains(".gpucl/"))
+            .collect()
     }
 
     fn control(&self, value: &Value) {

@@ -1,6 +1,8 @@
 """A stand-in of an object store that speaks S3, for tests: it keeps objects in memory, and checks what real ones check.
 
-    python3 store.py PORT-FILE      prints its port to the file, and serves until it is ended
+    python3 store.py PORT-FILE [ADDRESS]    prints its port to the file, and serves until it is ended
+
+It listens on the loopback, or on ADDRESS.
 
 Signatures (Version 4, in headers), the time of a request, the digest of a body, checksums, and the parts of an upload are
 checked as AWS documents them. `POST /-/control` sets what goes wrong, `GET /-/seen` says what it holds and what it was
@@ -298,7 +300,7 @@ class Server(socketserver.ThreadingTCPServer):
 
 
 def main():
-    server = Server(("127.0.0.1", 0), Handler)
+    server = Server((sys.argv[2] if len(sys.argv) > 2 else "127.0.0.1", 0), Handler)
     server.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
     with open(sys.argv[1] + ".new", "w") as file:
         file.write(str(server.server_address[1]))

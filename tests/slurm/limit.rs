@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::testbed::{self, login, nothing_is_left, turn};
+use super::testbed::{self, login, nothing_is_left, taken_down, turn};
 use crate::support::{TestEnv, until};
 
 const TRAIN: &str = r#"import json, os, time
@@ -39,12 +39,7 @@ fn at_the_time_limit_the_newest_checkpoint_is_saved() {
     until("the job ends", 120, || {
         login("ada", "squeue -h -u $(id -un) -o %j").lines().all(|name| !name.starts_with("gpucl-")).then_some(())
     });
-    // What the agent does about the end: it clears up what the job has left.
-    let ended = until("the cluster is taken down", 60, || {
-        let outcome = env.run(&["status", "-c", "limit"]);
-        (outcome.code == Some(6)).then_some(outcome)
-    });
-    let _ = ended.says("it was taken down at ").says("saved checkpoints to ~/results/limit");
+    let _ = taken_down(&env, "limit").says("checkpoints to ~/results/limit: ").says("verified");
     let saved = login("ada", "ls ~/results/limit | tail -n 1");
     let last: u32 = login("ada", "cat ~/results/last").trim().parse().unwrap();
     println!("the last step was {last}; the newest checkpoint that was saved: {}", saved.trim());

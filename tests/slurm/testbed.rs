@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use serde_json::{Value, json};
 
-use crate::support::{TestEnv, until_or};
+use crate::support::{Outcome, TestEnv, until, until_or};
 
 /// The output of `testbed/slurm/up`.
 pub(super) fn testbed() -> &'static Value {
@@ -174,4 +174,13 @@ pub(super) fn with_ready_ray_and(env: &TestEnv, name: &str, nodes: usize, more: 
     let mut spec_keys = json!({ "ray": { "workers": { "per": "host" } } });
     spec_keys.as_object_mut().unwrap().extend(keys.as_object().unwrap().clone());
     spec(env, name, &settings("ada", &all), nodes, &spec_keys).display().to_string()
+}
+
+/// Waits until the agent has taken a cluster down, since its end has come; what `status` says then.
+pub(super) fn taken_down(env: &TestEnv, name: &str) -> Outcome {
+    let ended = until("the cluster is taken down", 60, || {
+        let outcome = env.run(&["status", "-c", name]);
+        (outcome.code == Some(6)).then_some(outcome)
+    });
+    ended.says("it was taken down at ")
 }

@@ -146,6 +146,7 @@ fn hosts_are_looked_at_rarely_and_often_near_the_end() {
     assert_eq!(every("12:00"), 300);
     assert_eq!(every("16:38"), 120, "the window is not missed");
     assert_eq!(every("16:41"), 15);
+    assert_eq!(every("16:49"), 4, "hosts may be gone after the end");
 }
 
 #[test]

@@ -25,6 +25,9 @@ fn an_end_that_moved_is_given_again_and_an_estimate_of_cost_only_if_it_moved_muc
     assert!(lease.is(end("16:50:00", Cause::Lease)));
     assert!(!lease.is(end("16:50:01", Cause::Lease)) && !lease.is(None));
     assert!(!lease.is(end("16:50:00", Cause::Deadline)), "what ends it is said by hosts too");
+    let job = GivenEnd::next(folder.path(), end("16:50:00", Cause::WallClock), 0).unwrap();
+    assert_eq!(job.at, end("16:49:40", Cause::WallClock).map(|end| end.at), "all programs of the job end at once then");
+    assert!(job.is(end("16:50:00", Cause::WallClock)));
     let cost = GivenEnd::next(folder.path(), end("16:50:00", Cause::Cost), 0).unwrap();
     assert!(cost.is(end("16:50:10", Cause::Cost)) && !cost.is(end("16:51:00", Cause::Cost)));
 }

@@ -5,19 +5,19 @@ use std::sync::Arc;
 
 use secrecy::SecretString;
 
-use super::pod::PodHost;
+use super::pod::{PodGuard, PodHost};
 use super::pods::Pods;
 use super::ssh::{Remote, RemoteHost};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::host::{
-    Account, Copied, End, ExecEnd, Host as _, HostPath, LocalHost, OnLine, Stream, StreamHost, There, download,
-    put_secrets, remove_secrets, upload,
+    Account, Copied, End, ExecEnd, Host, HostPath, LocalHost, OnLine, Stream, StreamHost, There, download, put_secrets,
+    remove_secrets, upload,
 };
 use crate::name::Tag;
 use crate::provider::platform::{DATA, Member};
 use crate::ray::shell_line;
 use crate::render::quote_path;
-use crate::runtime::project::{GuardAsk, HostFolders, ProjectRuntime};
+use crate::runtime::project::{GuardAsk, HostFolders, ProjectRuntime, WANTS_FILES};
 use crate::util::fs::resolve;
 
 /// Where a path on a host begins, and the rest of it.
@@ -149,6 +149,32 @@ impl<'a> Machine<'a> {
     /// # Errors
     /// If the host does not answer, or the guard fails.
     pub(in crate::cluster) async fn guard(&self, guard: &Guard<'_>, ask: &GuardAsk<'_>) -> Result<String> {
+        match (guard, &self.way) {
+            (Guard::OfHost { runtime, host: tag, guard }, Way::Here(host, _)) => {
+                let folders = HostFolders::at(host.home().to_owned());
+                self.guard_says(host, &runtime.guard_script(tag, &folders, guard, ask)).await
+            }
+            (Guard::OfHost { runtime, host: tag, guard }, Way::Ssh(remote, host)) => {
+                let ssh = remote.connect(host).await?.by(host.runtime.account());
+                self.guard_says(&ssh, &runtime.guard_script(tag, &host.folders(), guard, ask)).await
+            }
+            (Guard::InPod(guard), Way::Pod(host)) => {
+                let host = host.of_guard();
+                if !guard.always_brings {
+                    let said = self.guard_says(&host, &guard.script(ask)).await?;
+                    if !said.trim_end().ends_with(WANTS_FILES) {
+                        return Ok(said);
+                    }
+                }
+                self.guard_says(&host, &guard.script_with_files(ask)?).await
+            }
+            _ => Err(Error::new(ErrorKind::Internal, format!("ask the guard on {}", self.name()))
+                .because("its cluster runs somewhere else")),
+        }
+    }
+
+    /// Runs a script of a guard after the program that prints the time; what both print.
+    async fn guard_says(&self, host: &dyn Host, script: &str) -> Result<String> {
         let doing = || format!("ask the guard on {}", self.name());
         let (mut out, mut err) = (String::new(), String::new());
         let mut on_line = |stream: Stream, line: &str| {
@@ -159,18 +185,8 @@ impl<'a> Machine<'a> {
                 text.push('\n');
             }
         };
-        let ended = match &self.way {
-            Way::Here(host, _) => {
-                let folders = HostFolders::at(host.home().to_owned());
-                host.exec(&ask_guard(guard, &folders, ask), &mut on_line).await?
-            }
-            Way::Ssh(remote, host) => {
-                let ssh = remote.connect(host).await?.by(host.runtime.account());
-                ssh.exec(&ask_guard(guard, &host.folders(), ask), &mut on_line).await?
-            }
-            Way::Pod(_) => return Err(Error::new(ErrorKind::Unsupported, doing()).because("it is in a pod")),
-        };
-        match ended {
+        let script = format!("date -u +%Y-%m-%dT%H:%M:%SZ\n{script}");
+        match host.exec(&script, &mut on_line).await? {
             // A copy that is not whole says why in the state that it prints.
             ExecEnd::Exited(status) if status == 0 || out.trim_end().ends_with('}') => Ok(out),
             ExecEnd::Exited(_) => Err(Error::new(ErrorKind::Host, doing()).because(err.trim().to_owned())),
@@ -245,20 +261,19 @@ impl<'a> Machine<'a> {
 /// The most that a guard's answer may be, in bytes.
 const GUARD_SAYS_AT_MOST: usize = 1 << 20;
 
-/// The guard of a host.
-pub(in crate::cluster) struct Guard<'a> {
-    /// The runtime of its nodes.
-    pub(in crate::cluster) runtime: &'a dyn ProjectRuntime,
-    /// The tag of the host.
-    pub(in crate::cluster) host: String,
-    /// Its own.
-    pub(in crate::cluster) tag: Tag,
-}
-
-/// The program that prints the time, and has a guard do something.
-fn ask_guard(guard: &Guard<'_>, folders: &HostFolders, ask: &GuardAsk<'_>) -> String {
-    let script = guard.runtime.guard_script(&guard.host, folders, &guard.tag, ask);
-    format!("date -u +%Y-%m-%dT%H:%M:%SZ\n{script}")
+/// A guard of a cluster.
+pub(in crate::cluster) enum Guard<'a> {
+    /// That of a host.
+    OfHost {
+        /// The runtime of its nodes.
+        runtime: &'a dyn ProjectRuntime,
+        /// The tag of the host.
+        host: String,
+        /// Its own.
+        guard: Tag,
+    },
+    /// That in the head's pod.
+    InPod(PodGuard),
 }
 
 /// Refuses to copy a folder of this machine to a place in it: what arrives there would be sent again.

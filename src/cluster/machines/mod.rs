@@ -30,6 +30,7 @@ pub(super) use here::data_here;
 pub use logs::{Logs, NodeLine};
 pub(super) use machine::Guard;
 pub use machine::Machine;
+pub(super) use pod::PodGuard;
 pub use pod::PodHost;
 pub(super) use pods::SERVE_PORT;
 pub(super) use pods::short;

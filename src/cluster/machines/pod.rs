@@ -1,5 +1,6 @@
 //! A node of a platform, as a host that runs programs and holds files.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -9,19 +10,28 @@ use tokio::sync::mpsc;
 use super::pods::{Pods, short};
 use crate::error::Result;
 use crate::host::{Ended, ExecEnd, Host, HostPath, OnLine, StreamHost, converse, follow_lines};
-use crate::provider::platform::{Member, Running};
+use crate::provider::platform::{Member, Part, Running};
+use crate::runtime::project::{GuardAsk, GuardInPod};
+use crate::spec::{ExternalStore, Spec, external_credentials};
 
 /// A node of a platform.
 pub struct PodHost {
     pods: Arc<Pods>,
     name: String,
     member: String,
+    part: Part,
 }
 
 impl PodHost {
     /// This node of a cluster.
     pub fn new(pods: &Arc<Pods>, member: &Member) -> Self {
-        Self { pods: Arc::clone(pods), name: short(pods.scope(), member), member: member.name.clone() }
+        Self { pods: Arc::clone(pods), name: short(pods.scope(), member), member: member.name.clone(), part: Part::Ray }
+    }
+
+    /// The container beside it in which the guard of the end runs.
+    pub(super) fn of_guard(&self) -> Self {
+        let (pods, name, member) = (Arc::clone(&self.pods), self.name.clone(), self.member.clone());
+        Self { pods, name, member, part: Part::Guard }
     }
 
     /// The platform's name for it.
@@ -31,7 +41,40 @@ impl PodHost {
 
     /// Starts a program in it.
     pub async fn start(&self, command: &[&str], terminal: Option<(u16, u16)>) -> Result<Running> {
-        self.pods.platform()?.start(&self.member, command, terminal).await
+        self.pods.platform()?.start(&self.member, self.part, command, terminal).await
+    }
+}
+
+/// The guard in the head's pod.
+pub(in crate::cluster) struct PodGuard {
+    guard: GuardInPod,
+    /// It gets its files whether it has them or not, such as from an `up`: keys may be other ones.
+    pub(super) always_brings: bool,
+    /// The folder with the cluster's token.
+    credentials: PathBuf,
+    /// The store that outlives the cluster.
+    store: Option<ExternalStore>,
+}
+
+impl PodGuard {
+    /// That of a cluster whose folder this is.
+    pub(in crate::cluster) fn new(guard: GuardInPod, spec: &Spec, folder: &Path, always_brings: bool) -> Self {
+        Self { guard, always_brings, credentials: folder.to_owned(), store: spec.store_at_end() }
+    }
+
+    /// What has it do something.
+    pub(super) fn script(&self, ask: &GuardAsk<'_>) -> String {
+        self.guard.script(ask)
+    }
+
+    /// The same, which brings it its files before.
+    ///
+    /// # Errors
+    /// If the token or the keys of the store cannot be read.
+    pub(super) fn script_with_files(&self, ask: &GuardAsk<'_>) -> Result<String> {
+        let keys = self.store.as_ref().map(|store| external_credentials(&store.credentials_file, &store.profile));
+        let token = crate::secret::ensure_ray_token(&self.credentials)?;
+        self.guard.script_with_files(ask, &token, keys.transpose()?.as_ref())
     }
 }
 

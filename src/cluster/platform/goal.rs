@@ -2,8 +2,8 @@
 
 use super::preparation;
 use crate::error::Result;
-use crate::provider::platform::{ClusterRequest, NodeGroup};
-use crate::spec::{Loaded, Spec, WorkerGroup};
+use crate::provider::platform::{ClusterRequest, DATA, NodeGroup};
+use crate::spec::{Loaded, SaveTo, Spec, WorkerGroup};
 
 /// The name of the only group of a spec that names none.
 const ONLY_GROUP: &str = "workers";
@@ -30,6 +30,19 @@ pub(super) fn request(loaded: &Loaded, stopped: bool) -> Result<ClusterRequest> 
             });
         }
     }
+    for (index, save) in loaded.spec.end.iter().flat_map(|end| end.save.iter().enumerate()) {
+        let SaveTo::Host(to) = &save.to else { continue };
+        let within = to.strip_prefix(DATA).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        let why = match (to.starts_with('~'), within) {
+            (true, _) => "has no meaning in a pod: its home folder ends with it",
+            (_, true) => "is in the data folder itself: it ends with the pod, or is on a claim and stays",
+            _ => continue,
+        };
+        return Err(loaded.places.error(&format!("end.save[{index}].to"), why).hint(
+            "name a path at which the head's pod mounts a claim, as `pods: {mounts: [{path: /results, claim: NAME}]}` says, \
+             or `s3://…`",
+        ));
+    }
     Ok(of_spec(&loaded.spec, stopped))
 }
 
@@ -52,6 +65,7 @@ pub(super) fn of_spec(spec: &Spec, stopped: bool) -> ClusterRequest {
         environment: spec.environment.clone(),
         prometheus: None,
         preparation: preparation::of(spec),
+        guard: spec.end.is_some() || spec.idle.is_some(),
         stopped,
     }
 }
@@ -93,9 +107,6 @@ fn unsupported(spec: &Spec) -> Vec<(String, bool)> {
         ("compose", !spec.compose.is_empty()),
         ("playbooks", !spec.playbooks.is_empty()),
         ("capacity", spec.capacity.is_some()),
-        // No guard runs in a pod yet: what nobody would do is not accepted.
-        ("idle", spec.idle.is_some()),
-        ("end.save", spec.end.as_ref().is_some_and(|end| end.saved_by_hosts().next().is_some())),
         ("ray.capabilities", !spec.ray.capabilities.is_empty()),
         ("ray.head.dashboard_port", spec.ray.head.dashboard_port.is_some()),
     ]

@@ -6,8 +6,6 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::{Value, json};
@@ -17,7 +15,7 @@ use crate::error::{Doing as _, ErrorKind, Result};
 use crate::event::Bus;
 use crate::host::{ExecEnd, Host, Stream};
 use crate::provider::platform::{PREPARATION, Preparation};
-use crate::render::{Library, quote};
+use crate::render::{Library, quote, write_files};
 use crate::runtime::data::{clone_of, set_of};
 use crate::spec::Spec;
 use crate::util::digest;
@@ -106,14 +104,7 @@ fn again(digest: Option<&str>) -> String {
 /// Puts the files onto the node, and runs the program.
 fn brought(files: &BTreeMap<String, Vec<u8>>, digest: Option<&str>) -> String {
     let mut script = format!("umask 077\nrm -rf {BROUGHT}.new && mkdir -p {BROUGHT}.new || exit 1\n");
-    for (name, bytes) in files {
-        let _ = writeln!(script, "base64 -d >{BROUGHT}.new/{} <<'GPUCL_FILE' || exit 1", quote(name));
-        for line in bytes.chunks(57) {
-            STANDARD.encode_string(line, &mut script);
-            script.push('\n');
-        }
-        script.push_str("GPUCL_FILE\n");
-    }
+    script.push_str(&write_files(&format!("{BROUGHT}.new"), files));
     let _ = write!(script, "rm -rf {BROUGHT} && mv {BROUGHT}.new {BROUGHT} || exit 1\n{}", again(digest));
     script
 }

@@ -10,6 +10,7 @@ use super::goal;
 use super::on_platform::OnPlatform;
 use super::status::with_members;
 use super::verify::{Trying, verify_cluster};
+use crate::cluster::guards;
 use crate::cluster::options::{DownOptions, UpOptions};
 use crate::cluster::outcome::{Proof, Verified};
 use crate::cluster::report::StatusReport;
@@ -121,11 +122,13 @@ impl Substrate for OnPlatform {
         Ok(plan.operations.len())
     }
 
-    async fn verify(&self, _ledger: &Ledger, before: Option<&ClusterState>) -> Result<Verified> {
+    async fn verify(&self, ledger: &Ledger, before: Option<&ClusterState>) -> Result<Verified> {
         let Some(before) = before else { return verify_cluster(self, Trying::Everything).await };
         let trying = Trying::AfterUp { is_first: before.ready_since.is_none() };
         let (verified, ()) = tokio::join!(verify_cluster(self, trying), self.show_dashboards(before.spec.as_ref()));
-        verified
+        let verified = verified?;
+        guards::bring(&self.settings, &ledger.state(), &ledger.folder()).await?;
+        Ok(verified)
     }
 
     fn is_ready_since(&self, ready: Option<Timestamp>) -> bool {

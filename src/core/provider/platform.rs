@@ -24,6 +24,9 @@ pub const PREPARATION: &str = "/opt/gpucl";
 /// The folder that every node has with the cluster's token, and with the secrets of jobs.
 pub const SECRETS: &str = "/opt/gpucl-secrets";
 
+/// The folder of the guard of the end in its own container of the head's pod, with its files and its state.
+pub const GUARD: &str = "/run/gpucl/end";
+
 /// What every node does before its Ray starts: it runs `start.py` of the folder [`PREPARATION`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Preparation {
@@ -95,6 +98,8 @@ pub struct ClusterRequest {
     pub prometheus: Option<Prometheus>,
     /// What every node does before its Ray starts; nothing when absent.
     pub preparation: Option<Preparation>,
+    /// Beside the head, a container of its own waits for the guard of the end in [`GUARD`], and runs it.
+    pub guard: bool,
     /// No node runs, and what is not a node stays: the cluster is stopped.
     pub stopped: bool,
 }
@@ -158,6 +163,15 @@ pub enum Isolation {
     Open,
     /// It could not be tried, for this reason.
     Unknown(String),
+}
+
+/// A part of a node that programs run in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// Where Ray and jobs are.
+    Ray,
+    /// Where the guard of the end is, beside the head alone.
+    Guard,
 }
 
 /// Which lines of a log are wanted.
@@ -254,7 +268,7 @@ pub trait Platform: Send + Sync {
     async fn keep_secrets(&self, scope: &Scope, id: &str, text: Option<&SecretString>) -> Result<()>;
 
     /// Starts a program on a node; with the size of a terminal, columns and rows, in a terminal of its own.
-    async fn start(&self, member: &str, command: &[&str], terminal: Option<(u16, u16)>) -> Result<Running>;
+    async fn start(&self, member: &str, part: Part, command: &[&str], terminal: Option<(u16, u16)>) -> Result<Running>;
 
     /// Connects to a port on a node's loopback.
     async fn connect(&self, member: &str, port: u16) -> Result<Box<dyn Duplex>>;

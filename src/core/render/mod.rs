@@ -8,4 +8,4 @@ mod template;
 pub use eject::{Template, eject, templates};
 pub use example::{Example, copy_example, examples};
 pub use library::{Library, Origin, own_files};
-pub use template::{quote, quote_path, render};
+pub use template::{quote, quote_path, render, write_files};

@@ -1,5 +1,10 @@
 //! Tera, configured so that an undefined variable is an error and nothing is escaped automatically.
 
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use tera::{Context, Tera};
 
 use crate::error::{Doing as _, ErrorKind, Result};
@@ -31,6 +36,20 @@ pub fn quote_path(path: &str) -> String {
         Some(rest) => format!("\"$HOME\"/{}", quote(rest)),
         None => quote(path),
     }
+}
+
+/// The lines of a program for a POSIX shell that write files below a folder that is there, however large they are.
+pub fn write_files(folder: &str, files: &BTreeMap<String, Vec<u8>>) -> String {
+    let mut script = String::new();
+    for (name, bytes) in files {
+        let _ = writeln!(script, "base64 -d >{folder}/{} <<'GPUCL_FILE' || exit 1", quote(name));
+        for line in bytes.chunks(57) {
+            STANDARD.encode_string(line, &mut script);
+            script.push('\n');
+        }
+        script.push_str("GPUCL_FILE\n");
+    }
+    script
 }
 
 /// Quotes a text as one value of a compose file, with each `$` doubled, which else begins a variable.

@@ -52,7 +52,7 @@ pub(in crate::runtime) fn key_on(request: &DeployRequest<'_>, host: &HostInput) 
     key_of(request.spec, index, leads(request, host))
 }
 
-fn key_of(spec: &Spec, index: usize, leads: bool) -> Option<Key> {
+pub(super) fn key_of(spec: &Spec, index: usize, leads: bool) -> Option<Key> {
     if leads {
         return (spec.end.is_some() || spec.idle.is_some()).then(Key::guard);
     }
@@ -67,12 +67,20 @@ pub fn guards(spec: &Spec, hosts: &[Key]) -> Vec<(Key, Key)> {
 
 /// Whether the guard of a host has keys of the store that outlives the cluster.
 pub(in crate::runtime) fn has_outside(request: &DeployRequest<'_>, host: &HostInput) -> bool {
-    saves(request.spec, leads(request, host)).any(|save| matches!(save.to, SaveTo::Bucket(_)))
+    saves(request.spec, leads(request, host)).any(is_outside)
+}
+
+fn is_outside(save: &SaveSpec) -> bool {
+    matches!(save.to, SaveTo::Bucket(_))
 }
 
 /// Whether it has those of the cluster's own store.
 pub(in crate::runtime) fn has_own(request: &DeployRequest<'_>, host: &HostInput) -> bool {
-    saves(request.spec, leads(request, host)).any(|save| matches!(save.from, SaveFrom::Bucket(_)))
+    saves(request.spec, leads(request, host)).any(is_own)
+}
+
+fn is_own(save: &SaveSpec) -> bool {
+    matches!(save.from, SaveFrom::Bucket(_))
 }
 
 /// The files of the program, by their names.
@@ -83,22 +91,25 @@ pub(in crate::runtime) fn program(library: &Library) -> Result<Vec<(String, Vec<
 
 /// The content of `guard.json`.
 pub(in crate::runtime) fn settings(request: &DeployRequest<'_>, host: &HostInput, places: &Places) -> Result<Value> {
-    let (spec, leads) = (request.spec, leads(request, host));
+    settings_of(request.spec, &host.key, leads(request, host), request.hosts.len(), places)
+}
+
+pub(super) fn settings_of(spec: &Spec, host: &Key, leads: bool, hosts: usize, places: &Places) -> Result<Value> {
     let (end, secrets) = (spec.end.clone().unwrap_or_default(), &places.secrets);
     let store = |endpoint: &str, region: &str, file: &str| json!({"endpoint": endpoint, "region": region, "credentials": format!("{secrets}/{file}")});
-    let own = places.store.as_ref().filter(|_| has_own(request, host));
-    let outside = spec.store_at_end().filter(|_| has_outside(request, host));
+    let own = places.store.as_ref().filter(|_| saves(spec, leads).any(is_own));
+    let outside = spec.store_at_end().filter(|_| saves(spec, leads).any(is_outside));
     let then = match &spec.end {
         Some(end) => end.then,
         None => spec.idle.as_ref().map(|idle| idle.then).unwrap_or_default(),
     };
-    let doing = || format!("render the guard of {}", host.key.display_name());
+    let doing = || format!("render the guard of {}", host.display_name());
     let saves: Vec<&SaveSpec> = saves(spec, leads).collect();
     Ok(json!({
         "v": 1,
-        "host": host.key,
+        "host": host,
         "leads": leads,
-        "hosts": request.hosts.len(),
+        "hosts": hosts,
         "home": places.home,
         "data": places.data,
         "warning_s": end.warning().as_secs(),

@@ -7,6 +7,7 @@ mod by_hand;
 mod condition;
 mod deployment;
 pub(super) mod guard;
+mod guard_in_pod;
 mod logs;
 pub(super) mod mlflow;
 mod observation;
@@ -21,6 +22,7 @@ pub use deployment::{
     PrepareRequest, nodes_of,
 };
 pub use guard::{GuardAsk, guards};
+pub use guard_in_pod::{GuardInPod, WANTS_FILES};
 pub use logs::{LogLine, LogRequest, log_line};
 pub(super) use observation::look_inside;
 pub use observation::{CheckLine, Container, Observation, checks_in_values, checks_of, parse_observation};

@@ -1,0 +1,104 @@
+//! The guard in a container of the head's pod, where a cluster runs on a platform. It is brought its files, as it is given an
+//! end, by programs that run in that container: neither objects of the platform nor containers of jobs have the keys of the
+//! store. A pod that is made anew has nothing of it until this machine looks at it again.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use secrecy::{ExposeSecret as _, SecretString};
+use serde_json::{Value, json};
+
+use super::guard::{CREDENTIALS, GuardAsk, Places, guard_script, key_of, program, settings_of};
+use crate::error::{Doing as _, ErrorKind, Result};
+use crate::name::Key;
+use crate::provider::platform::{DATA, GUARD};
+use crate::render::{Library, quote, write_files};
+use crate::spec::Spec;
+use crate::util::digest;
+
+/// How the program is called in the head's pod, in its folder.
+const POD_COMMAND: &str = "python -I -B program/guard.py";
+/// The file with its settings.
+const SETTINGS: &str = "guard.json";
+/// What a guard in a pod prints that does not have the files that it needs.
+pub const WANTS_FILES: &str = "::want";
+
+/// What the guard of a cluster on a platform is asked, and brought.
+pub struct GuardInPod {
+    files: BTreeMap<String, Vec<u8>>,
+    digest: String,
+}
+
+impl GuardInPod {
+    /// The guard of a cluster on a platform; `None` if it has none.
+    ///
+    /// # Errors
+    /// If a file of the program cannot be read.
+    pub fn of(spec: &Spec, library: &Library) -> Result<Option<Self>> {
+        if key_of(spec, 0, true).is_none() {
+            return Ok(None);
+        }
+        let places = Places {
+            home: GUARD.to_owned(),
+            data: DATA.to_owned(),
+            secrets: format!("{GUARD}/secrets"),
+            store: None,
+            gcs: "127.0.0.1:6379".to_owned(),
+            dashboard: "http://127.0.0.1:8265".to_owned(),
+            ray: "ray".to_owned(),
+            jupyter: None,
+        };
+        let settings = settings_of(spec, &Key::numbered("host", 0), true, 1, &places)?;
+        let mut files: BTreeMap<_, _> =
+            program(library)?.into_iter().map(|(name, bytes)| (format!("program/{name}"), bytes)).collect();
+        let digest = digest::of_json(&(&settings, &files));
+        files.insert(SETTINGS.to_owned(), bytes_of(&settings)?);
+        Ok(Some(Self { files, digest }))
+    }
+
+    /// The script that has it do something, and prints its state; [`WANTS_FILES`] where it does not have these files.
+    pub fn script(&self, ask: &GuardAsk<'_>) -> String {
+        let header = format!(
+            "cd {GUARD} && [ \"$(cat digest 2>/dev/null)\" = {} ] || {{ echo {WANTS_FILES}; exit 0; }}\n",
+            quote(&self.digest)
+        );
+        guard_script(&header, POD_COMMAND, ".", ask)
+    }
+
+    /// The same, which brings it its files before: with the token of Ray and the keys of the store that outlives the cluster.
+    ///
+    /// # Errors
+    /// If its settings cannot be written.
+    pub fn script_with_files(
+        &self,
+        ask: &GuardAsk<'_>,
+        ray_token: &SecretString,
+        keys: Option<&SecretString>,
+    ) -> Result<String> {
+        let secrets = [("ray_token", Some(ray_token)), (CREDENTIALS, keys)];
+        let secrets = secrets.into_iter().filter_map(|(name, secret)| Some((name, secret?)));
+        let mut files = self.files.clone();
+        files.extend(secrets.map(|(name, secret)| (format!("secrets/{name}"), secret.expose_secret().into())));
+        // It starts itself anew when its settings are others than those that it began with.
+        let of_all = digest::of_json(&files);
+        if let Some(settings) = files.get_mut(SETTINGS) {
+            let mut value: Value = serde_json::from_slice(settings)
+                .doing(ErrorKind::Internal, || "read the guard's settings".to_owned())?;
+            value["files"] = json!(of_all);
+            *settings = bytes_of(&value)?;
+        }
+        let mut header = format!("umask 077\ncd {GUARD} && rm -rf new && mkdir -p new/program new/secrets || exit 1\n");
+        header.push_str(&write_files("new", &files));
+        header.push_str(
+            "rm -rf program secrets && mv new/program new/secrets . && mv new/guard.json guard.json || exit 1\n\
+             rmdir new\n\
+             tries=0; until [ -e guard/.guard.lock ] || [ $tries -gt 100 ]; do tries=$((tries + 1)); sleep 0.1; done\n",
+        );
+        let _ = writeln!(header, "echo {} >digest", quote(&self.digest));
+        Ok(guard_script(&header, POD_COMMAND, ".", ask))
+    }
+}
+
+fn bytes_of(settings: &Value) -> Result<Vec<u8>> {
+    serde_json::to_vec(settings).doing(ErrorKind::Internal, || "write the guard's settings".to_owned())
+}
