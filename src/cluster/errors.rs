@@ -5,7 +5,8 @@ use crate::cluster::options::UpOptions;
 use crate::cluster::settings::Settings;
 use crate::error::{Error, ErrorKind, LeftBehind};
 use crate::money::{Money, describe};
-use crate::name::ClusterName;
+use crate::name::{ClusterName, Key};
+use crate::runtime::project::guards;
 use crate::state::{ClusterState, ItemKind, Paths, Store};
 use crate::util::{human, near};
 
@@ -49,11 +50,15 @@ pub(super) fn again(options: &UpOptions, kind: ErrorKind) -> String {
     if options.one_run { format!("gpucl run{file}{wait} -- COMMAND") } else { format!("gpucl up{file}{wait}") }
 }
 
-/// The display names of a cluster's nodes and resources.
+/// The display names of a cluster's nodes, guards and resources.
 fn what_is_there(known: &ClusterState) -> Vec<String> {
-    let nodes = known.started_nodes().into_iter().map(|node| node.key.display_name());
+    let nodes = known.started_nodes();
     let others = known.items.iter().filter(|(_, item)| item.kind != ItemKind::Project);
-    let mut names: Vec<String> = others.map(|(key, _)| key.display_name()).chain(nodes).collect();
+    let hosts: Vec<Key> = known.hosts().map(|(key, _)| key.clone()).collect();
+    let guards = known.spec.as_ref().map(|spec| guards(spec, &hosts)).unwrap_or_default();
+    let guards = guards.iter().filter(|(host, _)| nodes.iter().any(|node| node.host == *host)).map(|(_, guard)| guard);
+    let started = nodes.iter().map(|node| &node.key).chain(guards);
+    let mut names: Vec<String> = others.map(|(key, _)| key).chain(started).map(Key::display_name).collect();
     names.sort();
     names
 }

@@ -178,9 +178,8 @@ pub(super) fn with_ready_ray_and(env: &TestEnv, name: &str, nodes: usize, more: 
 
 /// Waits until the agent has taken a cluster down, since its end has come; what `status` says then.
 pub(super) fn taken_down(env: &TestEnv, name: &str) -> Outcome {
-    let ended = until("the cluster is taken down", 60, || {
+    until("the cluster is taken down", 60, || {
         let outcome = env.run(&["status", "-c", name]);
-        (outcome.code == Some(6)).then_some(outcome)
-    });
-    ended.says("it was taken down at ")
+        (outcome.code == Some(6) && outcome.stderr.contains("it was taken down at ")).then_some(outcome)
+    })
 }

@@ -298,6 +298,7 @@ impl ClusterState {
                 if let Some(item) = self.items.get_mut(&key) {
                     item.notes = notes;
                 }
+                self.begin(&key);
             }
             Record::Changing { key } => {
                 if let Some(item) = self.items.get_mut(&key) {

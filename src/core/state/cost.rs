@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::cluster::{ClusterState, Item};
 use super::item::ItemKind;
+use super::notes::Notes;
 use crate::money::{HourlyPrice, Money, describe, sums};
 use crate::name::Key;
 use crate::util::when::between;
@@ -79,7 +80,7 @@ impl ClusterState {
         self.begun.or_else(|| asked.filter_map(|(_, item)| began(item, Some(item.since))).min())
     }
 
-    /// Starts the deadline at the first host, or the first item with a price.
+    /// Starts the deadline at the first host, at what runs the nodes on a platform, or at the first item with a price.
     pub(super) fn begin(&mut self, key: &Key) {
         let Some(item) = self.items.get(key).filter(|item| counts(key, item)) else { return };
         if let Some(begun) = began(item, item.exists_since) {
@@ -90,7 +91,8 @@ impl ClusterState {
 
 /// Whether an item starts the deadline.
 fn counts(key: &Key, item: &Item) -> bool {
-    matches!(item.kind, ItemKind::Resource(_)) && (key.is_host() || item.priced.is_some())
+    let runs_nodes = key.is_host() || matches!(item.notes, Notes::Platform(_));
+    matches!(item.kind, ItemKind::Resource(_)) && (runs_nodes || item.priced.is_some())
 }
 
 /// When an item began to exist, or will begin to cost.
@@ -177,6 +179,19 @@ mod tests {
         launch(&mut known, &Key::host(1), None, None, "11:00");
         exists(&mut known, &Key::host(1), "h2", "11:00");
         assert_eq!(known.begun, Some(at("10:20")));
+    }
+
+    #[test]
+    fn the_deadline_of_a_cluster_on_a_platform_counts_from_what_runs_its_nodes() {
+        let mut known = known();
+        let (token, cluster) = (Key::numbered("token", 0), Key::numbered("raycluster", 0));
+        for (key, when) in [(&token, "10:00"), (&cluster, "10:01")] {
+            launch(&mut known, key, None, None, when);
+            exists(&mut known, key, "uid", when);
+        }
+        assert_eq!(known.begun, None);
+        known.apply(Record::Noted { key: cluster, notes: Notes::Platform(Box::default()) }, at("10:02"));
+        assert_eq!(known.begun, Some(at("10:01")));
     }
 
     #[test]
