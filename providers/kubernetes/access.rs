@@ -111,7 +111,7 @@ impl Kubernetes {
         let doing = format!("read the log of {pod}");
         let api = self.pod_api().await?;
         let params = LogParams {
-            container: Some(container(pod).to_owned()),
+            container: Some(container_of(pod, options.part).to_owned()),
             follow: options.follow,
             previous: options.previous,
             tail_lines: options.tail.map(i64::from),

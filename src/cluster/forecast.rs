@@ -20,7 +20,7 @@ pub(super) fn forecast(spec: &Spec, end: Option<End>) -> Vec<String> {
 
 fn at_end(spec: &Spec, of_spec: &EndSpec, end: Option<End>) -> Vec<String> {
     let mut lines = vec![when(spec, of_spec, end)];
-    let is_platform = capability(spec).is_some_and(|capability| capability.kind == ProviderKind::Platform);
+    let is_platform = is_on_platform(spec);
     lines.extend(of_spec.save.iter().map(|save| saved(save, is_platform)));
     lines.extend(lost(spec, of_spec, is_platform));
     lines.extend(of_this_machine(spec, of_spec, end));
@@ -57,6 +57,10 @@ fn is_reserved(spec: &Spec) -> bool {
 
 fn capability(spec: &Spec) -> Option<Capability> {
     crate::providers::find(spec.provider.name()).map(|factory| factory.capability()).ok()
+}
+
+fn is_on_platform(spec: &Spec) -> bool {
+    capability(spec).is_some_and(|capability| capability.kind == ProviderKind::Platform)
 }
 
 fn saved(save: &SaveSpec, is_platform: bool) -> String {
@@ -152,9 +156,14 @@ fn of_this_machine(spec: &Spec, of_spec: &EndSpec, end: Option<End>) -> Option<S
 fn idle(spec: &Spec) -> Option<String> {
     let idle = spec.idle.as_ref()?;
     let then = if idle.then == Then::Stop { "its nodes are stopped" } else { "it is taken down" };
+    // The guard has a container of its own there.
+    let what = match is_on_platform(spec) {
+        true => "no job that runs or waits; shells and GPUs of its pods are not seen",
+        false => "no job that runs or waits, no kernel at work, no shell, no GPU in use",
+    };
     let saves = spec.end.as_ref().is_some_and(|end| !end.save.is_empty());
     Some(format!(
-        "when nobody uses it for {} (no job that runs or waits, no kernel at work, no shell, no GPU in use), {then}{}; \
+        "when nobody uses it for {} ({what}), {then}{}; \
          `gpucl status` warns 5 minutes before; only while this machine is on and awake",
         human::duration(idle.after()),
         if saves { ", after all that `end.save` names is saved" } else { "" }

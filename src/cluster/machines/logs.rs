@@ -16,7 +16,7 @@ use crate::cluster::errors::not_running;
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::host::{ExecEnd, Host as _, Stream};
 use crate::name::{ClusterName, Key};
-use crate::provider::platform::LogOptions;
+use crate::provider::platform::{LogOptions, Part};
 use crate::runtime::project::{LogLine, LogRequest, log_line};
 
 /// How soon a new line of a log on this machine is seen.
@@ -108,15 +108,17 @@ fn files(here: &Here, of: Option<&str>) -> Result<Vec<(String, PathBuf)>> {
 
 /// Reads the logs of pods, through their platform.
 async fn of_pods(pods: &Pods, logs: &Logs<'_>, on_line: OnNodeLine<'_>) -> Result<()> {
-    let chosen = match logs.of {
-        Some(name) => vec![pods.named(name).await?],
-        None => pods.members().await?,
+    let guard = Key::guard().display_name();
+    let (chosen, part) = match logs.of {
+        Some(name) if name == guard => (vec![pods.named("head").await?], Part::Guard),
+        Some(name) => (vec![pods.named(name).await?], Part::Ray),
+        None => (pods.members().await?, Part::Ray),
     };
     let (platform, is_of_several) = (pods.platform()?, chosen.len() > 1);
     let tail = logs.tail.map(|lines| u32::try_from(lines).unwrap_or(u32::MAX));
-    let options = LogOptions { tail, follow: logs.follow, previous: logs.previous };
+    let options = LogOptions { part, tail, follow: logs.follow, previous: logs.previous };
     let each = chosen.iter().map(async |member| {
-        let node = short(pods.scope(), member);
+        let node = if part == Part::Guard { guard.clone() } else { short(pods.scope(), member) };
         platform.logs(&member.name, &options, &mut |text| on_line(NodeLine { node: &node, text, is_of_several })).await
     });
     all_of(each).await

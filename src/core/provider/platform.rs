@@ -166,9 +166,10 @@ pub enum Isolation {
 }
 
 /// A part of a node that programs run in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Part {
     /// Where Ray and jobs are.
+    #[default]
     Ray,
     /// Where the guard of the end is, beside the head alone.
     Guard,
@@ -177,6 +178,8 @@ pub enum Part {
 /// Which lines of a log are wanted.
 #[derive(Debug, Clone, Default)]
 pub struct LogOptions {
+    /// Of which part of the node.
+    pub part: Part,
     /// Only so many of the last lines; all when absent.
     pub tail: Option<u32>,
     /// Go on with new lines until the node ends.

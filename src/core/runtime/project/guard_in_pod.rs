@@ -3,7 +3,6 @@
 //! store. A pod that is made anew has nothing of it until this machine looks at it again.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
@@ -58,11 +57,9 @@ impl GuardInPod {
 
     /// The script that has it do something, and prints its state; [`WANTS_FILES`] where it does not have these files.
     pub fn script(&self, ask: &GuardAsk<'_>) -> String {
-        let header = format!(
-            "cd {GUARD} && [ \"$(cat digest 2>/dev/null)\" = {} ] || {{ echo {WANTS_FILES}; exit 0; }}\n",
-            quote(&self.digest)
-        );
-        guard_script(&header, POD_COMMAND, ".", ask)
+        let wants = format!("{{ echo {WANTS_FILES}; exit 0; }}\n");
+        let header = format!("[ \"$(cat digest 2>/dev/null)\" = {} ] || {wants}", quote(&self.digest));
+        ask_script("-s", &header, ask)
     }
 
     /// The same, which brings it its files before: with the token of Ray and the keys of the store that outlives the cluster.
@@ -87,16 +84,31 @@ impl GuardInPod {
             value["files"] = json!(of_all);
             *settings = bytes_of(&value)?;
         }
-        let mut header = format!("umask 077\ncd {GUARD} && rm -rf new && mkdir -p new/program new/secrets || exit 1\n");
-        header.push_str(&write_files("new", &files));
-        header.push_str(
-            "rm -rf program secrets && mv new/program new/secrets . && mv new/guard.json guard.json || exit 1\n\
-             rmdir new\n\
-             tries=0; until [ -e guard/.guard.lock ] || [ $tries -gt 100 ]; do tries=$((tries + 1)); sleep 0.1; done\n",
+        // The guard is there, and has read its program, before the next may come with other files.
+        let header = format!(
+            "if [ \"$(cat brought 2>/dev/null)\" != {all} ]; then\n\
+             rm -rf new && mkdir -p new/program new/secrets || exit 1\n\
+             {}rm -rf program secrets && mv new/program new/secrets . && mv new/guard.json guard.json || exit 1\n\
+             tries=0; until [ -e guard/.guard.lock ] || [ $tries -gt 100 ]; do tries=$((tries + 1)); sleep 0.1; done\n\
+             rmdir new; echo {} >digest; echo {all} >brought\n\
+             fi\n",
+            write_files("new", &files),
+            quote(&self.digest),
+            all = quote(&of_all),
         );
-        let _ = writeln!(header, "echo {} >digest", quote(&self.digest));
-        Ok(guard_script(&header, POD_COMMAND, ".", ask))
+        Ok(ask_script("-x", &header, ask))
     }
+}
+
+/// The script that goes to its folder, where others wait that bring it files: `up` and the agent may do so at once.
+fn ask_script(lock: &str, header: &str, ask: &GuardAsk<'_>) -> String {
+    // A copy of everything takes its time.
+    let then = if matches!(ask, GuardAsk::Save) { "exec 9>&-\n" } else { "" };
+    let header = format!(
+        "umask 077\ncd {GUARD} && exec 9>.lock && flock {lock} -w 30 9 || {{ echo 'its folder is in use, or the image has no flock' >&2; exit 1; }}\n\
+         {header}{then}"
+    );
+    guard_script(&header, POD_COMMAND, ".", ask)
 }
 
 fn bytes_of(settings: &Value) -> Result<Vec<u8>> {
