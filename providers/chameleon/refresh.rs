@@ -125,10 +125,55 @@ impl Held {
         let text = json!({ "refresh_token": token.expose_secret(), "cached_at": now, "issuer": issuer }).to_string();
         place.commit(text.as_bytes()).map_err(|error| format!("{} cannot be written: {error}", self.path.display()))
     }
+
+    /// Stores the successor of the token that was sent, unless another one is there by now: a program without the lock, such as
+    /// `ccauth --force`, has logged in anew meanwhile, and its login stays.
+    ///
+    /// # Errors
+    /// In words, if it cannot be written.
+    pub(crate) fn put_after(
+        &self,
+        sent: &SecretString,
+        place: Replacement,
+        token: &SecretString,
+        issuer: &str,
+    ) -> Result<(), String> {
+        let is_another = |there: Stored| there.token.expose_secret() != sent.expose_secret();
+        match self.token() {
+            Ok(Some(there)) if is_another(there) => Ok(()),
+            _ => self.put(place, token, issuer),
+        }
+    }
 }
 
 /// The issuer that a token names, as those of Keycloak do: they are JSON web tokens (RFC 7519, section 4.1.1).
 fn claimed_issuer(token: &str) -> Option<String> {
     let claims = BASE64_URL_SAFE_NO_PAD.decode(token.split('.').nth(1)?).ok()?;
     serde_json::from_slice::<Value>(&claims).ok()?.get("iss")?.as_str().map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_login_that_another_program_has_made_meanwhile_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("refresh_token.json");
+        let held = Held::lock(&path).await.unwrap();
+        let secret = |text: &str| SecretString::from(text.to_owned());
+        let put = |sent: &str, new: &str| {
+            held.put_after(&secret(sent), held.place().unwrap(), &secret(new), "https://issuer").unwrap();
+            held.token().unwrap().unwrap().token.expose_secret().to_owned()
+        };
+        held.put(held.place().unwrap(), &secret("first"), "https://issuer").unwrap();
+        assert_eq!(put("first", "second"), "second");
+        // `ccauth --force` beside us.
+        std::fs::write(&path, r#"{"refresh_token": "theirs", "cached_at": 1.0}"#).unwrap();
+        assert_eq!(put("second", "third"), "theirs");
+        // One that is half written is no login.
+        std::fs::write(&path, r#"{"refresh_tok"#).unwrap();
+        assert_eq!(put("second", "third"), "third");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2, "the file and its lock");
+    }
 }

@@ -50,13 +50,24 @@ fn signal(name: &str, groups: &[String]) {
     assert!(status.success() || std::thread::panicking(), "kill {name}");
 }
 
-fn region(site: &Real) -> String {
-    let (_, name, id, secret) = site.login(User::Alice);
+fn region(site: &Real, user: User) -> String {
+    let (_, name, id, secret) = site.login(user);
     let url = site.auth_url();
     format!(
         "      - name: {name}\n        values:\n          auth:\n            auth_url: {url}\n            \
          application_credential_id: {id}\n            application_credential_secret: {secret}\n"
     )
+}
+
+/// The machine of a user with a login at both sites.
+fn user(user: User, sites: [&Real; 2]) -> TestEnv {
+    let env = TestEnv::new();
+    let regions = sites.map(|site| region(site, user)).concat();
+    let clouds = format!("clouds:\n  chi:\n    auth_type: v3applicationcredential\n    regions:\n{regions}");
+    let path = env.home().join(".config/openstack/clouds.yaml");
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(path, clouds).unwrap();
+    env
 }
 
 fn places(lines: &[Value], kind: &str) -> BTreeSet<String> {
@@ -75,15 +86,7 @@ fn one_table_one_chart_a_lease_where_the_host_is_and_a_site_that_stops() {
     let roots = ROOTS.map(PathBuf::from);
     let [uc, tacc] = [Real::at(&roots[0]), Real::at(&roots[1])];
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let env = TestEnv::new();
-    let clouds = format!(
-        "clouds:\n  chi:\n    auth_type: v3applicationcredential\n    regions:\n{}{}",
-        region(&uc),
-        region(&tacc)
-    );
-    let path = env.home().join(".config/openstack/clouds.yaml");
-    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-    std::fs::write(path, clouds).unwrap();
+    let env = user(User::Alice, [&uc, &tacc]);
     let timed = |words: &[&str]| {
         let begin = Instant::now();
         let outcome = env.run(words);
@@ -138,10 +141,23 @@ fn one_table_one_chart_a_lease_where_the_host_is_and_a_site_that_stops() {
     }
     drop(silent);
 
-    // It goes on; both keep to what they have.
+    // It goes on. Another user of the project has leases at both, too: each cleans up at both, and only their own.
+    let bob = user(User::Bob, [&uc, &tacc]);
+    for (node, name) in [("liqid01", "bobs-here"), ("gigaio02", "bobs-there")] {
+        let _ = bob.run(&["lease", "--node", node, "--hours", "1", "--name", name]).exits(0);
+    }
+    let bobs = || {
+        let of =
+            |site| runtime.block_on(Real::all(site, User::Bob)).leases.iter().filter(|one| is_ours(one, &bob)).count();
+        [of(&uc), of(&tacc)]
+    };
+    assert_eq!(bobs(), [1, 1]);
     let gone = timed(&["gc", "--leases", "--yes", "--output", "json"]).0.exits(0).json();
     assert_eq!(places(&gone, "gc_item"), both);
     assert_eq!([leases(&uc), leases(&tacc)], [0, 0]);
+    assert_eq!(bobs(), [1, 1], "they are not hers");
+    let gone = bob.run(&["gc", "--leases", "--yes", "--output", "json"]).exits(0).json();
+    assert_eq!((places(&gone, "gc_item"), bobs()), (both, [0, 0]));
 
     // And down: refused at once.
     drop(tacc);

@@ -129,9 +129,13 @@ impl Site {
             "all is saved",
             300,
             || {
-                let phase = self.guard()["phase"].as_str().unwrap_or_default().to_owned();
+                let guard = self.guard();
+                let phase = guard["phase"].as_str().unwrap_or_default().to_owned();
                 seen.entry(phase.clone()).or_insert_with(|| started.elapsed());
-                (phase == "saved" || phase == "over").then_some(())
+                // On a busy machine the last minutes may begin before the job: what was there before is saved by then.
+                let works = |job: &Value| job["status"] == "PENDING" || job["status"] == "RUNNING";
+                let is_free = !guard["jobs"].as_array().is_some_and(|jobs| jobs.iter().any(works));
+                (is_free && (phase == "saved" || phase == "over")).then_some(())
             },
             || format!("{}", self.guard()),
         );

@@ -159,7 +159,7 @@ impl Site {
                 Ok(tokens) => {
                     let is_new = |new: &&SecretString| new.expose_secret() != token.expose_secret();
                     if let Some(new) = tokens.refresh_token.as_ref().filter(is_new) {
-                        held.put(place, new, &endpoints.token).map_err(unusable)?;
+                        held.put_after(&token, place, new, &endpoints.token).map_err(unusable)?;
                     }
                     return Ok(tokens);
                 }
