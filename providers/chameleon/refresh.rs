@@ -138,9 +138,9 @@ impl Held {
         token: &SecretString,
         issuer: &str,
     ) -> Result<(), String> {
-        let is_another = |there: Stored| there.token.expose_secret() != sent.expose_secret();
+        let is_another = |there: &Stored| there.token.expose_secret() != sent.expose_secret();
         match self.token() {
-            Ok(Some(there)) if is_another(there) => Ok(()),
+            Ok(Some(there)) if is_another(&there) => Ok(()),
             _ => self.put(place, token, issuer),
         }
     }
