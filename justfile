@@ -150,7 +150,7 @@ end-rounds:
 
 # a job that goes on although its cluster ends, and an end that is called off, on this machine (ten minutes)
 end-story:
-    cargo test --test main -- --ignored --nocapture --test-threads=1 scenario::slot
+    cargo test --test main -- --ignored --nocapture --test-threads=1 scenario::slot end::ray
 
 # two programs that renew one login at Chameleon at once, a hundred times
 login-rounds:

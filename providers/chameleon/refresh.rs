@@ -169,11 +169,11 @@ mod tests {
         held.put(held.place().unwrap(), &secret("first"), "https://issuer").unwrap();
         assert_eq!(put("first", "second"), "second");
         // `ccauth --force` beside us.
-        std::fs::write(&path, r#"{"refresh_token": "theirs", "cached_at": 1.0}"#).unwrap();
+        fs_err::write(&path, r#"{"refresh_token": "theirs", "cached_at": 1.0}"#).unwrap();
         assert_eq!(put("second", "third"), "theirs");
         // One that is half written is no login.
-        std::fs::write(&path, r#"{"refresh_tok"#).unwrap();
+        fs_err::write(&path, r#"{"refresh_tok"#).unwrap();
         assert_eq!(put("second", "third"), "third");
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2, "the file and its lock");
+        assert_eq!(fs_err::read_dir(folder.path()).unwrap().count(), 2, "the file and its lock");
     }
 }

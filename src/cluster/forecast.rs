@@ -93,6 +93,9 @@ fn lost(spec: &Spec, of_spec: &EndSpec, is_platform: bool) -> Option<String> {
         .save
         .iter()
         .filter_map(|save| match &save.from {
+            SaveFrom::Data(path) if is_platform && !matches!(save.to, SaveTo::Here(_)) => {
+                Some(format!("`{path}` of the head's pod"))
+            }
             SaveFrom::Data(path) => Some(format!("`{path}`")),
             SaveFrom::Bucket(_) => None,
         })
@@ -214,6 +217,18 @@ mod tests {
         }
         assert!(says("end: {}\n", None).contains("nothing sets"), "an end that never comes is said");
         assert!(!says("deadline: 3h\nend: {}\n", None).contains("nothing sets"));
+        let pods = says(
+            "provider: kubernetes\ndeadline: 3h\nend: {save: [{from: out, to: /results}, {from: logs, to: here:logs}]}\nidle: {}\n",
+            Some(Cause::Deadline),
+        );
+        for part in [
+            "$GPUCL_DATA/out of the head's pod, to /results in it, where a claim is to be",
+            "$GPUCL_DATA/logs of every pod, to the folder logs",
+            "lost all the same: the data folders of its pods that are on no claim but `out` of the head's pod, `logs`",
+            "shells and GPUs of its pods are not seen",
+        ] {
+            assert!(pods.contains(part), "{part}: {pods}");
+        }
         let rented = "provider: lambda\nhosts: [{type: gpu_1x_a10}]\ndeadline: 3h\nend: {}\n";
         assert!(says(rented, Some(Cause::Deadline)).contains("ends the bill of its hosts"));
         assert!(!says("deadline: 3h\nend: {}\n", Some(Cause::Deadline)).contains("bill"));

@@ -18,7 +18,7 @@ fn option(nodes: &Value, name: &str) -> String {
 }
 
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just end-story"]
 fn the_pinned_ray_drains_its_workers_and_stops_jobs_as_the_guard_asks() {
     let _turn = turn();
     let env = TestEnv::with_shared_ray();

@@ -150,6 +150,9 @@ impl Site {
         let newest: u32 = newest.rsplit('-').next().unwrap().trim_end_matches(".json").parse().unwrap();
         assert!(newest + 1 >= last && newest > 1, "{newest} of {last}: {state}");
         assert!(state["saved"][0]["complete"].as_bool().unwrap(), "{state}");
+        // The pinned Ray has done what it was asked: workers were drained, and the job that went on was stopped.
+        assert!(!state["drained"].as_array().unwrap().is_empty(), "{state}");
+        assert!(state["jobs"].as_array().unwrap().iter().any(|job| job["stopped"] == true), "{state}");
         let at = |phase: &str| seen.get(phase).map_or_else(|| "-".to_owned(), |at| format!("{} s", at.as_secs()));
         format!(
             "{} round {round}: up {up} s, {killed} processes killed; draining after {}, saving after {}, saved after {}, \
