@@ -233,13 +233,7 @@ impl Platform for Kubernetes {
         self.try_isolation(scope, head, port).await
     }
 
-    async fn start(
-        &self,
-        member: &str,
-        part: Part,
-        command: &[&str],
-        terminal: Option<(u16, u16)>,
-    ) -> Result<Running> {
+    async fn start(&self, member: &str, part: Part, command: &[&str], terminal: Option<(u16, u16)>) -> Result<Running> {
         self.run(member, part, command, terminal).await
     }
 

@@ -258,7 +258,8 @@ impl Renderer {
             // Files that a shell user of the node's machine could read otherwise: the token, and the keys of a store.
             volumes.push(json!({ "name": "guard", "emptyDir": { "medium": "Memory", "sizeLimit": "128Mi" } }));
             volumes.push(json!({ "name": "guard-tmp", "emptyDir": {} }));
-            let own = [("guard", GUARD), ("guard-tmp", "/tmp")].map(|(name, path)| json!({ "name": name, "mountPath": path }));
+            let own = [("guard", GUARD), ("guard-tmp", "/tmp")]
+                .map(|(name, path)| json!({ "name": name, "mountPath": path }));
             // What it saves from, and to.
             let mounted = volume_mounts.iter().filter(|mount| mount["name"] != "secrets").cloned();
             Guard { name: GUARD_CONTAINER, folder: GUARD, volume_mounts: mounted.chain(own).collect() }
