@@ -54,6 +54,8 @@ fn a_guard_in_a_container_saves_to_a_folder_that_outlives_the_cluster() {
         },
     );
     println!("{}", state());
+    let said: Value = serde_json::from_str(&host.sh(&format!("cat {folder}/data/.gpucl-end.json"))).unwrap();
+    assert_eq!(said["why"], "its deadline is reached", "programs without Ray Train hear of the end: {said}");
     let sums =
         |folder: &str| host.sh(&format!("cd {folder} && find . -name 'checkpoint-*' -type f | sort | xargs sha256sum"));
     let there = sums(&format!("{folder}/data/results"));

@@ -64,7 +64,7 @@ fn processes_get_the_guard_and_the_one_key_that_it_needs() {
 }
 
 #[test]
-fn a_container_guards_with_the_data_read_only_and_the_secrets_that_it_needs() {
+fn a_container_guards_with_the_secrets_that_it_needs() {
     let env = TestEnv::new();
     let spec = |end: &str| {
         format!(
@@ -84,7 +84,7 @@ fn a_container_guards_with_the_data_read_only_and_the_secrets_that_it_needs() {
     assert_eq!(secrets(&head), ["ray_token", "jupyter_token", "aws_credentials", "end_credentials"]);
     assert_eq!((&head["restart"], &head["cap_drop"][0]), (&"unless-stopped".into(), &"ALL".into()));
     let mount = |target: &str| head["volumes"].as_array().unwrap().iter().find(|one| one["target"] == target).unwrap();
-    assert_eq!(mount("/data")["read_only"], true);
+    assert_eq!(mount("/data")["read_only"], Value::Null, "the end is said there to jobs, in a file");
     assert_eq!(mount("/mnt/kept")["bind"]["create_host_path"], false);
     assert_eq!((&settings["leads"], &settings["hosts"]), (&true.into(), &2.into()));
     assert!(settings["jupyter"]["url"].as_str().unwrap().starts_with("http"), "{settings}");
