@@ -82,6 +82,29 @@ fn the_spec_becomes_a_raycluster_that_is_closed() {
 }
 
 #[test]
+fn the_guard_has_a_container_of_its_own_beside_the_head_and_no_secret() {
+    let settings = json!({ "head": { "mounts": [{ "path": "/results", "claim": "kept" }] } });
+    let guarded = |guard| ray_cluster(&settings, &ClusterRequest { guard, ..cluster() });
+    let object = guarded(true);
+    let head = &object["spec"]["headGroupSpec"]["template"]["spec"];
+    let guard = &head["containers"][1];
+    assert_eq!((&guard["name"], &guard["image"]), (&json!("guard"), &head["containers"][0]["image"]));
+    // What is "saved" is never on the container's own disk.
+    assert_eq!(guard["securityContext"]["readOnlyRootFilesystem"], true);
+    assert!(guard["env"].is_null() && guard["envFrom"].is_null());
+    let mounts: Vec<&Value> = guard["volumeMounts"].as_array().unwrap().iter().map(|one| &one["mountPath"]).collect();
+    assert_eq!(mounts, ["/data", "/results", "/run/gpucl/end", "/tmp"]);
+    assert_eq!(head["volumes"].as_array().unwrap().iter().filter(|one| one["name"] == "guard").count(), 1);
+    let own = head["containers"][0]["volumeMounts"].as_array().unwrap();
+    assert!(own.iter().all(|one| one["name"] != "guard"), "jobs have nothing of it");
+    for group in object["spec"]["workerGroupSpecs"].as_array().unwrap() {
+        assert_eq!(group["template"]["spec"]["containers"].as_array().unwrap().len(), 1);
+    }
+    let without = &guarded(false)["spec"]["headGroupSpec"]["template"]["spec"];
+    assert_eq!(without["containers"].as_array().unwrap().len(), 1);
+}
+
+#[test]
 fn names_of_resources_are_read_alike_by_all_who_read_them() {
     let named = |name: &str| {
         let resources = BTreeMap::from([(name.to_owned(), 1.0)]);

@@ -114,3 +114,44 @@ fn ask_script(lock: &str, header: &str, ask: &GuardAsk<'_>) -> String {
 fn bytes_of(settings: &Value) -> Result<Vec<u8>> {
     serde_json::to_vec(settings).doing(ErrorKind::Internal, || "write the guard's settings".to_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn guard(more: &str) -> Option<GuardInPod> {
+        let spec: Spec = serde_yaml::from_str(&format!("name: demo\nprovider: kubernetes\n{more}")).unwrap();
+        GuardInPod::of(&spec, &Library::default()).unwrap()
+    }
+
+    const END: &str = "end: {save: [{from: out, to: 's3://kept/run'}], store: {endpoint: 'https://s3.example.org', \
+                       credentials_file: keys}}\n";
+
+    #[test]
+    fn what_is_brought_differs_by_key_and_what_asks_has_none() {
+        assert!(guard("").is_none());
+        let guard = guard(END).unwrap();
+        let (token, ask) = (SecretString::from("the-token".to_owned()), GuardAsk::Tell("{}"));
+        let asked = guard.script(&ask);
+        assert!(asked.contains(WANTS_FILES) && asked.contains(&guard.digest), "{asked}");
+        let brought =
+            |keys: &str| guard.script_with_files(&ask, &token, Some(&SecretString::from(keys.to_owned()))).unwrap();
+        let (one, other) = (brought("first"), brought("second"));
+        for name in
+            ["new/'program/guard.py'", "new/'secrets/ray_token'", "new/'secrets/end_credentials'", "new/'guard.json'"]
+        {
+            assert!(one.contains(name), "{name}");
+        }
+        // By this the guard in the pod is found to have other files.
+        let mark = |script: &str| script.lines().find(|line| line.contains("cat brought")).unwrap().to_owned();
+        assert_ne!(mark(&one), mark(&other));
+        assert_eq!(mark(&one), mark(&brought("first")));
+    }
+
+    #[test]
+    fn a_copy_of_everything_holds_up_nobody_who_brings_files() {
+        let guard = guard(END).unwrap();
+        assert!(guard.script(&GuardAsk::Save).contains("exec 9>&-"));
+        assert!(!guard.script(&GuardAsk::Tell("{}")).contains("exec 9>&-"));
+    }
+}
