@@ -5,7 +5,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use super::slot::{GUARD, Slot, digest, noise};
-use crate::support::{skipped, until};
+use crate::support::until;
 
 fn failed(state: &Value) -> String {
     state["saved"][0]["failed"].as_str().unwrap_or_default().to_owned()
@@ -90,7 +90,9 @@ fn a_clock_that_is_an_hour_off_is_no_reason_to_lose_anything() {
     }
 }
 
+/// Root mounts a small file system, where only this test sees it.
 #[test]
+#[ignore = "testbed"]
 fn a_full_disk_loses_nothing_that_is_there() {
     let slot = Slot::new(&[("results", "HOME/copy")]);
     let (copy, out) = (slot.home().join("copy"), slot.root.path().join("out"));
@@ -100,11 +102,8 @@ fn a_full_disk_loses_nothing_that_is_there() {
     let script = "mount -t tmpfs -o size=2m tmpfs \"$1\" && printf before > \"$1/a\" && { python3 -I -B \"$2\" save \"$3\" > \"$4\"; \
                   echo $? >> \"$4\"; cat \"$1/a\" >> \"$4\"; ls -A \"$1/.gpucl/new\" >> \"$4\"; }";
     let mut command = Command::new("unshare");
-    command.args(["-rm", "sh", "-c", script, "sh"]).arg(&copy).arg(GUARD).arg(slot.home()).arg(&out);
-    if !command.status().is_ok_and(|status| status.success()) {
-        skipped("this machine lets nobody mount a small file system");
-        return;
-    }
+    command.args(["-m", "sh", "-c", script, "sh"]).arg(&copy).arg(GUARD).arg(slot.home()).arg(&out);
+    assert!(command.status().unwrap().success());
     let said = std::fs::read_to_string(out).unwrap();
     let (state, rest) = said.split_once('\n').unwrap();
     let state: Value = serde_json::from_str(state).unwrap();
