@@ -23,7 +23,7 @@ const WARNING: u64 = 40;
 
 /// A loop that writes a checkpoint after each step, and the number of the step where no end reaches it. It knows nothing of an
 /// end, as most programs.
-const TRAIN: &str = r#"import json, os, sys, time
+pub(crate) const TRAIN: &str = r#"import json, os, sys, time
 folder, notes = os.environ["GPUCL_DATA"] + "/results/" + sys.argv[1], sys.argv[2]
 os.makedirs(folder, exist_ok=True)
 step = 0

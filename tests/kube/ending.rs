@@ -5,22 +5,9 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::testbed::{self, kubectl, nothing_is_left, on_node, place, testbed, turn};
-use crate::end::rounds::{begun, kill_all_of};
+use crate::end::rounds::{TRAIN, begun, kill_all_of};
 use crate::end::slot::{SECRET, StandIn};
 use crate::support::{TestEnv, until_or};
-
-/// A loop that writes a checkpoint after each step.
-const TRAIN: &str = r#"import json, os, time
-folder = os.environ["GPUCL_DATA"] + "/results/run"
-os.makedirs(folder, exist_ok=True)
-step = 0
-while True:
-    step += 1
-    with open(f"{folder}/new.tmp", "w") as file:
-        json.dump({"step": step, "weights": list(range(step % 1000))}, file)
-    os.replace(f"{folder}/new.tmp", f"{folder}/checkpoint-{step:05}.json")
-    time.sleep(1)
-"#;
 
 /// The digests of the files of the head's pod below the folder of results.
 fn digests_in_pod(head: &str) -> BTreeMap<String, String> {
@@ -76,8 +63,21 @@ fn an_end_saves_what_is_in_the_head_s_pod_and_one_that_is_called_off_brings_work
     let look = "ls -d /run/gpucl 2>&1; find / -xdev -name end_credentials 2>/dev/null; env | grep -c aws_; true";
     assert!(!in_container(head, "ray-head", &["sh", "-c", look]).contains("end_credentials"));
     assert!(!kubectl(&["-n", "team-a", "get", "secrets,configmaps,rayclusters,pods", "-o", "yaml"]).contains(SECRET));
-    env.run(&["job", "submit", "-c", "ending", "--no-wait", "--working-dir", "job", "--", "python", "train.py"])
-        .exits(0);
+    env.run(&[
+        "job",
+        "submit",
+        "-c",
+        "ending",
+        "--no-wait",
+        "--working-dir",
+        "job",
+        "--",
+        "python",
+        "train.py",
+        "run",
+        "/tmp/step",
+    ])
+    .exits(0);
 
     // An end that is 75 s away.
     let now = || jiff::Timestamp::now().as_second();
@@ -91,7 +91,10 @@ fn an_end_saves_what_is_in_the_head_s_pod_and_one_that_is_called_off_brings_work
     let left = state["end"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap().as_second() - now();
     let (saved, there) = (store.held("kube"), digests_in_pod(head));
     assert_eq!(saved, there, "{state}");
-    assert!(saved.len() > 5 && state["saved"][0]["complete"] == true, "{state}");
+    let newest = saved.keys().filter(|key| key.starts_with("run/checkpoint-")).max().unwrap();
+    let newest: u32 = newest.rsplit('-').next().unwrap().trim_end_matches(".json").parse().unwrap();
+    let last: u32 = in_container(head, "ray-head", &["cat", "/tmp/step"]).trim().parse().unwrap();
+    assert!(newest + 1 >= last && newest > 5 && state["saved"][0]["complete"] == true, "{newest} of {last}: {state}");
     assert!(!state["drained"].as_array().unwrap().is_empty(), "{state}");
     println!("kube: saved {left} s before the end: {} files, equal digests; drained {}", saved.len(), state["drained"]);
 
