@@ -144,6 +144,13 @@ end-killed:
 end-containers: testbed-up
     cargo test --test main end::containers -- --ignored --nocapture
 
+# three real leases that end, on the testbed of Chameleon, and a training that goes on at a host by SSH (Docker, OpenStack;
+# twenty minutes)
+end-leases: testbed-up
+    testbed/openstack/up
+    cargo test --test main end::leases -- --ignored --nocapture
+    testbed/openstack/down
+
 # twenty ends of slots with nothing of ours on this machine, on four hosts side by side: twenty minutes
 end-rounds:
     cargo test --test main end::rounds -- --ignored --nocapture

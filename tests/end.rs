@@ -7,6 +7,7 @@ mod containers;
 mod here;
 mod hostile;
 mod killed;
+mod leases;
 mod phases;
 mod ray;
 mod rendered;

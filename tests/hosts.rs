@@ -24,4 +24,4 @@ mod trouble;
 
 pub(crate) use data::data_in_and_results_out;
 pub(crate) use spec::spec;
-pub(crate) use testbed::{TestHost, docker, example, gpucl, openstack_script, testbed, use_images, with_data};
+pub(crate) use testbed::{TestHost, docker, example, gpucl, mirrors, openstack_script, testbed, use_images, with_data};

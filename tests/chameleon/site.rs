@@ -89,25 +89,30 @@ impl Site {
     /// A user's home: another owner, another state folder, the same services.
     pub(crate) fn user(&self, user: User) -> TestEnv {
         let mut env = TestEnv::new();
-        let (url, region, id, secret) = match &self.services {
-            Services::StandIn(sandbox) => {
-                let credentials = sandbox.credentials(user);
-                (sandbox.auth_url(), sandbox.region(), credentials.id, credentials.secret)
-            }
-            Services::Real(real) => {
-                let folder = env.home().join(".config/gpucl");
-                std::fs::create_dir_all(&folder).unwrap();
-                let number = jiff::Timestamp::now().as_microsecond() & 0xffff;
-                std::fs::write(folder.join("owner"), format!("{OWNERS}{number:04x}\n")).unwrap();
-                real.login(user)
-            }
-        };
+        if self.is_real() {
+            let folder = env.home().join(".config/gpucl");
+            std::fs::create_dir_all(&folder).unwrap();
+            let number = jiff::Timestamp::now().as_microsecond() & 0xffff;
+            std::fs::write(folder.join("owner"), format!("{OWNERS}{number:04x}\n")).unwrap();
+        }
+        let (url, region, id, secret) = self.login(user);
         env.set("OS_AUTH_TYPE", "v3applicationcredential");
         env.set("OS_AUTH_URL", &url);
         env.set("OS_REGION_NAME", &region);
         env.set("OS_APPLICATION_CREDENTIAL_ID", &id);
         env.set("OS_APPLICATION_CREDENTIAL_SECRET", &secret);
         env
+    }
+
+    /// Where and with what a user logs in: address, region, and an application credential's id and secret.
+    pub(crate) fn login(&self, user: User) -> (String, String, String, String) {
+        match &self.services {
+            Services::StandIn(sandbox) => {
+                let credentials = sandbox.credentials(user);
+                (sandbox.auth_url(), sandbox.region(), credentials.id, credentials.secret)
+            }
+            Services::Real(real) => real.login(user),
+        }
     }
 
     /// Puts an `ssh` before the real one that says this and ends.

@@ -92,7 +92,7 @@ impl Drop for TestHost {
 }
 
 /// Settings for the testbed's package and image mirrors, and for nodes small enough for this machine.
-fn mirrors() -> String {
+pub(crate) fn mirrors() -> String {
     let printed = testbed();
     let text = |key: &str| printed[key].as_str().unwrap();
     format!(

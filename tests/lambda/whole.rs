@@ -10,7 +10,7 @@ use tokio::runtime::Runtime;
 
 use super::host_key::{only_its_own_key_is_known, state};
 use crate::hosts::{data_in_and_results_out, docker, example, gpucl, testbed};
-use crate::support::{TestEnv, an_application_answers, interrupt, turn, until};
+use crate::support::{TestEnv, an_application_answers, holders, interrupt, turn, until};
 
 /// A stand-in with Lambda's limits, and the daemon that makes its hosts.
 struct Cloud {
@@ -47,6 +47,13 @@ impl Cloud {
             .spawn()
             .unwrap();
         Self { env, sandbox, wire, _runtime: runtime }
+    }
+
+    /// The containers behind its machines.
+    fn containers(&self) -> Vec<String> {
+        let of = self.sandbox.control_url().replace(|letter: char| !letter.is_ascii_alphanumeric(), "-");
+        let filter = format!("label=gpucl-lambda-of={}", of.replace("---", "-"));
+        docker(&["ps", "-aq", "--filter", &filter]).lines().map(str::to_owned).collect()
     }
 
     /// Ours that are not terminated.
@@ -120,6 +127,12 @@ fn whole(name: &str, hosts: usize, image: &str) {
     an_application_answers(&cloud.env, cluster, 1);
     println!("an application: {:.0} s", begin.elapsed().as_secs_f64());
     data_in_and_results_out(&cloud.env, (hosts == 1).then_some("/sets"));
+    // The cloud's credential is on none of them.
+    for container in cloud.containers() {
+        let mut exec = Command::new("docker");
+        exec.args(["exec", "-i", &container]);
+        assert_eq!(holders(exec, &[&cloud.sandbox.key(User::Alice)]), [""; 0]);
+    }
     let begin = Instant::now();
     let down = gpucl(&cloud.env, &["down", "--yes"]).exits(0).prints("is left");
     println!("down: {:.0} s\n{}", begin.elapsed().as_secs_f64(), down.stdout);
@@ -127,12 +140,7 @@ fn whole(name: &str, hosts: usize, image: &str) {
     let left = cloud.sandbox.snapshot();
     assert_eq!(left.ours().counts(), [0; 4], "{left:?}");
     assert_eq!(left.alive().filter(|one| one.is_foreign && one.status == "active").count(), 20);
-    let of = cloud.sandbox.control_url().replace(|letter: char| !letter.is_ascii_alphanumeric(), "-");
-    let of = of.replace("---", "-");
-    until("no container to be left", 30, || {
-        let listed = docker(&["ps", "-aq", "--filter", &format!("label=gpucl-lambda-of={of}")]);
-        listed.trim().is_empty().then_some(())
-    });
+    until("no container to be left", 30, || cloud.containers().is_empty().then_some(()));
 }
 
 #[test]

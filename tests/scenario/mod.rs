@@ -15,6 +15,6 @@ mod serve;
 mod serve_trouble;
 mod setup;
 mod side_by_side;
-mod slot;
+pub(crate) mod slot;
 pub(crate) mod story;
 mod torch;

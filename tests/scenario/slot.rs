@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::support::{Outcome, TestEnv, nodes, ray_session, tagged_processes, turn, until, until_or};
 
-const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/slot");
+pub(crate) const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/slot");
 /// How far the end is once a job is at work, and when it is asked to save, in seconds: Ray's command that drains a node takes
 /// seconds on a busy machine.
 const AWAY: u64 = 100;
@@ -109,8 +109,8 @@ fn steps(log: &str) -> BTreeSet<u64> {
 }
 
 /// How many steps were done on both clusters; none is left out.
-fn done_twice(first: &Outcome, second: &Outcome, all: u64) -> usize {
-    let (first, second) = (steps(&first.stdout), steps(&second.stdout));
+pub(crate) fn done_twice(first: &str, second: &str, all: u64) -> usize {
+    let (first, second) = (steps(first), steps(second));
     let (last, next) = (*first.last().unwrap(), *second.first().unwrap());
     let twice = first.intersection(&second).count();
     println!(
@@ -148,7 +148,7 @@ fn a_training_goes_on_on_a_second_cluster_after_the_end_of_the_first() {
     let second = first.env.run(&[&run[..], words.as_slice()].concat()).exits(0);
     let second = second.prints("goes on after step ").prints("trained to step 299").says("saved results to ~/");
     println!("slot {:5.1} s  gpucl run b.yaml", begin.elapsed().as_secs_f64());
-    assert!(done_twice(&job, &second, 300) <= 1);
+    assert!(done_twice(&job.stdout, &second.stdout, 300) <= 1);
     assert_eq!(tagged_processes(&first.env), []);
 }
 
