@@ -19,10 +19,11 @@ fn workers_are_drained_jobs_have_their_grace_and_what_they_wrote_is_saved() {
     );
     slot.write("results/checkpoint_1/w", "first");
     slot.set(&json!({"warning_s": 26}));
-    slot.ends_in(30, 1);
+    slot.ends_in(400, 1);
     slot.run();
     let state = slot.until_phase("waiting", 10);
     assert_eq!((&state["drained"], &state["fits"]), (&json!([]), &json!(true)));
+    slot.ends_in(27, 2);
     let state =
         slot.until("workers are drained", 20, |state| state["drained"].as_array().is_some_and(|all| all.len() == 2));
     assert_eq!(state["phase"], "draining");
@@ -109,13 +110,12 @@ fn an_end_that_is_called_off_brings_the_workers_back() {
 fn an_end_that_is_moved_while_it_saves_is_the_end() {
     let mut slot = Slot::new(&[("results", "s3://bucket/run1")]);
     slot.write("results/large", vec![7; 6_000_000]);
-    slot.store(&json!({"rate": 1_000_000}));
-    slot.set(&json!({"warning_s": 20}));
-    slot.ends_in(4, 1);
-    slot.run();
+    slot.store(&json!({"rate": 400_000}));
+    slot.set(&json!({"warning_s": 30}));
+    slot.runs_and_ends_in(10);
     slot.until("it saves", 10, |state| state["phase"] == "draining" || state["phase"] == "saving");
     // Later, and still within the warning: it goes on.
-    slot.ends_in(15, 2);
+    slot.ends_in(25, 2);
     let state = slot.until("it knows", 10, |state| state["revision"] == 2);
     assert!(["draining", "saving"].contains(&state["phase"].as_str().unwrap()), "{state}");
     slot.until("it is saved", 25, |state| state["saved"][0]["complete"] == true);
@@ -132,8 +132,7 @@ fn ray_that_does_not_answer_keeps_nothing_from_being_saved() {
     slot.write("results/x", "x");
     slot.ray(&json!({"refuse": true}));
     slot.set(&json!({"warning_s": 12}));
-    slot.ends_in(11, 1);
-    slot.run();
+    slot.runs_and_ends_in(11);
     let state = slot.until("it says so", 20, |state| state["trouble"].is_string());
     assert!(state["trouble"].as_str().unwrap().contains("answers 503"), "{state}");
     slot.until_phase("over", 30);
@@ -145,8 +144,7 @@ fn a_host_that_does_not_lead_saves_its_own_until_the_end() {
     let mut slot = Slot::new(&[("results", "s3://bucket/run1")]);
     slot.set(&json!({"leads": false, "host": "host2", "hosts": 3, "warning_s": 20}));
     slot.write("results/x", "x");
-    slot.ends_in(12, 1);
-    slot.run();
+    slot.runs_and_ends_in(14);
     slot.until("it copies while jobs work", 10, |state| {
         state["phase"] == "draining" && state["saved"][0]["files"] == 1
     });

@@ -218,6 +218,13 @@ impl Slot {
         self.guard = Some(self.command("run").stdin(Stdio::null()).stderr(log).spawn().unwrap());
     }
 
+    /// Runs it, and gives it an end so near that what it takes to start would count, once it does.
+    pub(super) fn runs_and_ends_in(&mut self, seconds: i64) {
+        self.run();
+        self.until_phase("waiting", 10);
+        self.ends_in(seconds, 1);
+    }
+
     /// Kills the guard.
     pub(super) fn kill(&mut self) {
         let mut guard = self.guard.take().unwrap();
@@ -236,11 +243,11 @@ impl Slot {
         serde_json::from_str(&text).unwrap_or_default()
     }
 
-    /// Waits for a state.
+    /// Waits for a state that a machine without other work has within so many seconds.
     #[track_caller]
     pub(super) fn until(&self, what: &str, seconds: u64, is_it: impl Fn(&Value) -> bool) -> Value {
         let look = || Some(self.state()).filter(&is_it);
-        until_or(what, seconds, look, || format!("{}\n{}", self.state(), self.log()))
+        until_or(what, 4 * seconds, look, || format!("{}\n{}", self.state(), self.log()))
     }
 
     /// Waits for a phase.
