@@ -12,7 +12,7 @@ use super::rounds::{TRAIN, kill_all_of};
 use crate::chameleon::site::Site;
 use crate::hosts::{TestHost, docker, gpucl, mirrors, openstack_script, spec, testbed};
 use crate::scenario::slot::{EXAMPLE, done_twice};
-use crate::support::{TestEnv, holders, turn, until, until_or};
+use crate::support::{TestEnv, holders, turn, until_or};
 
 /// The network of `testbed/hosts`, which hosts with a lease reach as well.
 const NETWORK: &str = "gpucl-testbed";
@@ -284,5 +284,5 @@ fn three_leases_end_and_a_training_goes_on_by_ssh() {
     let run = run.exits(0).prints("goes on after step ").prints("trained to step ");
     println!("gpucl run on another provider's host: {:.0} s", begin.elapsed().as_secs_f64());
     assert!(done_twice(&trained[2], &run.stdout, STEPS) <= 1);
-    until("nothing is left of it", 10, || env.run(&["list"]).stdout.contains("no clusters").then_some(()));
+    env.run(&["list"]).exits(0).says("no cluster;");
 }
