@@ -3,11 +3,11 @@
 
 mod activity;
 mod clocks;
+mod clouds;
 mod containers;
 mod here;
 mod hostile;
 mod killed;
-mod leases;
 mod phases;
 mod ray;
 mod rendered;

@@ -9,5 +9,5 @@ mod money_and_places;
 pub(crate) mod site;
 mod totals;
 mod trouble;
-mod whole;
+pub(crate) mod whole;
 mod wire;

@@ -13,15 +13,15 @@ use crate::hosts::{data_in_and_results_out, docker, example, gpucl, testbed};
 use crate::support::{TestEnv, an_application_answers, holders, interrupt, turn, until};
 
 /// A stand-in with Lambda's limits, and the daemon that makes its hosts.
-struct Cloud {
-    env: TestEnv,
-    sandbox: Sandbox,
+pub(crate) struct Cloud {
+    pub(crate) env: TestEnv,
+    pub(crate) sandbox: Sandbox,
     wire: Child,
     _runtime: Runtime,
 }
 
 impl Cloud {
-    fn start(image: &str) -> Self {
+    pub(crate) fn start(image: &str) -> Self {
         let _ = testbed();
         let prompt = Config::prompt();
         let config = Config {
@@ -50,14 +50,14 @@ impl Cloud {
     }
 
     /// The containers behind its machines.
-    fn containers(&self) -> Vec<String> {
+    pub(crate) fn containers(&self) -> Vec<String> {
         let of = self.sandbox.control_url().replace(|letter: char| !letter.is_ascii_alphanumeric(), "-");
         let filter = format!("label=gpucl-lambda-of={}", of.replace("---", "-"));
         docker(&["ps", "-aq", "--filter", &filter]).lines().map(str::to_owned).collect()
     }
 
     /// Ours that are not terminated.
-    fn alive(&self) -> usize {
+    pub(crate) fn alive(&self) -> usize {
         self.sandbox.snapshot().ours().alive().count()
     }
 }
