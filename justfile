@@ -155,9 +155,9 @@ end-clouds: testbed-up
 end-rounds:
     cargo test --test main end::rounds -- --ignored --nocapture
 
-# a job that goes on although its cluster ends, and an end that is called off, on this machine (ten minutes)
+# a job that goes on although its cluster ends, an end that is called off, and one that is changed, on this machine (ten minutes)
 end-story:
-    cargo test --test main -- --ignored --nocapture --test-threads=1 scenario::slot end::ray
+    cargo test --test main -- --ignored --nocapture --test-threads=1 scenario::slot end::ray end::here
 
 # two programs that renew one login at Chameleon at once, a hundred times
 login-rounds:

@@ -6,7 +6,7 @@ use gpucl::sandbox::chameleon::User;
 
 use super::{ACTS_WITHIN, folder, gone, is_ready, log};
 use crate::chameleon::site::Site;
-use crate::support::{TestEnv, turn, until, until_or};
+use crate::support::{TestEnv, nodes, turn, until, until_or};
 
 const SAVES: &str = "end: { save: [{ from: results, to: here:results }] }";
 
@@ -130,14 +130,23 @@ fn a_lease_that_somebody_shortens_is_known_and_its_end_kept_although_no_host_ans
 fn what_is_saved_here_is_here_before_a_deadline_and_said_when_the_cluster_is_gone() {
     let _turn = turn();
     let env = TestEnv::with_shared_ray();
-    let end = "end: { warning: 60s, save: [{ from: results, to: here:out }] }";
-    env.write(
-        "cluster.yaml",
-        &format!("name: demo\ndeadline: 150s\nray: {{ workers: {{ count: 1, cpus: 1 }} }}\n{end}\n"),
-    );
+    let write = |warning: &str| {
+        let end = format!("end: {{ warning: {warning}, save: [{{ from: results, to: here:out }}] }}");
+        let spec = format!("name: demo\ndeadline: 160s\nray: {{ workers: {{ count: 1, cpus: 1 }} }}\n{end}\n");
+        env.write("cluster.yaml", &spec);
+    };
+    write("50s");
     let begun = std::time::Instant::now();
     let _ = env.run(&["up", "--yes"]).exits(0).says("on this machine").says("lost all the same");
     println!("up: {:.0} s", begun.elapsed().as_secs_f64());
+    // A changed end starts the guard anew, and nothing else.
+    let before = nodes(&env, "demo");
+    write("60s");
+    let _ = env.run(&["plan"]).exits(0).prints("keep head").prints("restart guard: the spec has changed for it");
+    let _ = env.run(&["up", "--yes"]).exits(0);
+    let after = nodes(&env, "demo");
+    let is_same = ["head", "worker0", "guard"].map(|key| after[key] == before[key]);
+    assert_eq!(is_same, [true, true, false], "{before:?} {after:?}");
     let write = "mkdir -p $GPUCL_DATA/results/checkpoint-7; echo 7 >$GPUCL_DATA/results/checkpoint-7/step; echo ok >$GPUCL_DATA/results/log";
     let _ = env.run(&["exec", "-c", "demo", "--", "sh", "-c", &write.replace("$GPUCL_DATA", &data(&env))]).exits(0);
     let killed = super::signal(&env, rustix::process::Signal::KILL);
@@ -148,7 +157,7 @@ fn what_is_saved_here_is_here_before_a_deadline_and_said_when_the_cluster_is_gon
     let write = "echo 8 >$GPUCL_DATA/results/checkpoint-7/step";
     let _ = env.run(&["exec", "-c", "demo", "--", "sh", "-c", &write.replace("$GPUCL_DATA", &data(&env))]).exits(0);
     until_or("it is gone", 240, || (!folder(&env).exists()).then_some(()), || log(&env));
-    println!("gone after {:.0} s, with a deadline of 150 s", begun.elapsed().as_secs_f64());
+    println!("gone after {:.0} s, with a deadline of 160 s", begun.elapsed().as_secs_f64());
     assert_eq!(at("checkpoint-7/step"), "8\n", "what was written last is not here");
     let ended = until("the reason", 10, || {
         Some(env.run(&["status", "-c", "demo"]).exits(6))

@@ -43,6 +43,7 @@ fn read(path: PathBuf) -> Value {
 }
 
 #[test]
+#[ignore = "by hand: just end-story"]
 fn a_changed_end_restarts_the_guard_alone_which_is_given_the_deadline() {
     let _turn = turn();
     let env = TestEnv::with_shared_ray();
