@@ -12,14 +12,13 @@ use jiff::{SignedDuration, Timestamp};
 use rustix::process::Signal;
 use tokio::signal::unix::{Signal as Heard, SignalKind, signal};
 
-use super::Ended;
 use super::clock::Clock;
 use super::decide::{Act, Facts};
 use super::end::Why;
 use super::errand::{Errand, begin};
 use super::given::GivenEnd;
 use super::limits::Limits;
-use super::seen::{GuardsReport, SavedHere, all_saved_of};
+use super::seen::{GuardsReport, SavedHere};
 use super::watcher::{Watcher, lock_file, output_file, watcher};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::name::ClusterName;
@@ -311,23 +310,19 @@ impl Watch {
             Act::Down(_) => say(&format!("{why}: taking {} down", self.cluster)),
             Act::Stop(_) => say(&format!("{why}: stopping the nodes of {}", self.cluster)),
         }
-        self.this.acts = true;
+        (self.this.acts, self.this.why) = (true, Some(why.to_string()));
         let mut pause = FIRST_PAUSE;
         let mut asked_up = None;
         loop {
             self.this.next = None;
             self.this.write(&self.folder);
-            let saved = all_saved_of(&self.folder);
             let wait = match self.attempt(args).await {
                 Attempt::Done if matches!(act, Act::Stop(_)) => {
                     say("done: no node runs");
-                    (self.this.acts, self.this.failed, self.this.last_error) = (false, 0, None);
-                    self.this.write(&self.folder);
+                    self.acts_no_more();
                     return false;
                 }
                 Attempt::Done => {
-                    let cost = self.known.as_ref().map(|known| known.spending(Timestamp::now()).so_far);
-                    Ended::now(why, &cost.unwrap_or_default(), &saved).write(&self.paths, &self.cluster);
                     say("done: nothing of it is left");
                     return true;
                 }
@@ -353,11 +348,16 @@ impl Watch {
             // Who is idle was looked at before the first attempt: a removal that has begun is brought to its end.
             if !is_idle && self.verdict().is_none() {
                 say("its limits were changed: it stays up");
-                (self.this.acts, self.this.failed, self.this.last_error) = (false, 0, None);
-                self.this.write(&self.folder);
+                self.acts_no_more();
                 return false;
             }
         }
+    }
+
+    /// Records that it ends nothing now.
+    fn acts_no_more(&mut self) {
+        (self.this.acts, self.this.why, self.this.failed, self.this.last_error) = (false, None, 0, None);
+        self.this.write(&self.folder);
     }
 
     /// Waits by the clock that also counts while this machine sleeps. Returns whether a signal asked to end.

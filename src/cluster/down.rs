@@ -12,7 +12,7 @@ use super::substrate::{Look, Opening};
 use super::up::pipeline;
 use super::which_machine::refuse_other_machine;
 use crate::agent::seen::{Saved, all_saved_of};
-use crate::agent::watcher::lift;
+use crate::agent::watcher::{Watcher, lift};
 use crate::agent::{Ended, ScheduledUp};
 use crate::engine::Ledger;
 use crate::error::{Error, ErrorKind, Result, Status};
@@ -92,9 +92,14 @@ async fn remove(settings: &Settings, spec: &Spec, store: Store, options: DownOpt
         .into_store()
         .ok_or_else(|| Error::new(ErrorKind::Internal, "close the journal").because("it is still in use"))?;
     proof.spending = store.state().spending(Timestamp::now());
-    proof.saved = all_saved_of(store.folder()).iter().map(Saved::line).collect();
+    let saved = all_saved_of(store.folder());
+    proof.saved = saved.iter().map(Saved::line).collect();
+    // Before the state goes: at every moment a command either knows the cluster, or why it is gone.
+    match Watcher::why(store.folder()) {
+        Some(why) => Ended::now(why, &proof.spending.so_far, &saved).write(&settings.paths, &spec.name),
+        None => Ended::forget(&settings.paths, &spec.name),
+    }
     lift(store.folder()).await?;
-    Ended::forget(&settings.paths, &spec.name);
     store.remove()?;
     Ok(proof)
 }
