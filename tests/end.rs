@@ -15,3 +15,4 @@ mod saving;
 pub(crate) mod slot;
 mod speed;
 mod trouble;
+mod troubles;

@@ -130,6 +130,8 @@ struct Errands {
     looked: Option<Timestamp>,
     copy: Option<Errand>,
     copied: Option<Timestamp>,
+    save: Option<Errand>,
+    saved: Option<Timestamp>,
     extend: Option<Errand>,
     extended: Option<Timestamp>,
 }
@@ -194,7 +196,7 @@ impl Watch {
         let (limits, known) = (self.limits.as_ref()?, self.known.as_ref()?);
         let (given, seen, here) =
             (GivenEnd::last(&self.folder), GuardsReport::of(&self.folder), SavedHere::of(&self.folder));
-        let Errands { looked, copied, extended, .. } = self.errands;
+        let Errands { looked, copied, saved, extended, .. } = self.errands;
         Some(look(&Facts {
             limits,
             known,
@@ -204,6 +206,7 @@ impl Watch {
             now: limits.now(&Clock::now()),
             looked,
             copied,
+            saved,
             extended,
         }))
     }
@@ -212,9 +215,9 @@ impl Watch {
     fn begin_errands(&mut self) {
         let due = |facts: &Facts<'_>| {
             let looks = facts.next_look().is_some_and(|at| at <= facts.now);
-            (facts.now, looks, facts.copies_here(), facts.extends())
+            (facts.now, looks, facts.copies_here(), facts.saves_stopped(), facts.extends())
         };
-        let Some((now, looks, copies, extends)) = self.with_facts(due) else { return };
+        let Some((now, looks, copies, saves, extends)) = self.with_facts(due) else { return };
         if looks && self.errands.look.is_none() {
             self.errands.looked = Some(now);
             self.errands.look = self.errand("looking at the hosts", &["agent", "--look-at-end"]);
@@ -222,6 +225,11 @@ impl Watch {
         if copies && self.errands.copy.is_none() {
             self.errands.copied = Some(now);
             self.errands.copy = self.errand("copying to this machine", &["agent", "--copy-here"]);
+        }
+        if saves && self.errands.save.is_none() {
+            say("its nodes were stopped, and its end is near: saving what they have written");
+            self.errands.saved = Some(now);
+            self.errands.save = self.errand("saving", &["save"]);
         }
         if extends && self.errands.extend.is_none() {
             self.errands.extended = Some(now);
@@ -242,9 +250,9 @@ impl Watch {
 
     /// Takes note of errands that have ended.
     fn hear_errands(&mut self) {
-        let Errands { look, copy, extend, .. } = &mut self.errands;
+        let Errands { look, copy, save, extend, .. } = &mut self.errands;
         let mut failed = Vec::new();
-        for errand in [look, copy, extend] {
+        for errand in [look, copy, save, extend] {
             if let Some(ended) = errand.as_mut().and_then(Errand::ended) {
                 *errand = None;
                 failed.extend(ended.err());
@@ -303,7 +311,8 @@ impl Watch {
                 Ready::Terminated => return true,
             }
         }
-        for errand in [&mut self.errands.look, &mut self.errands.copy, &mut self.errands.extend] {
+        let Errands { look, copy, save, extend, .. } = &mut self.errands;
+        for errand in [look, copy, save, extend] {
             errand.take().into_iter().for_each(Errand::give_up);
         }
         match act {
