@@ -39,7 +39,7 @@ fn what_is_saved_is_there_with_its_digest_and_is_not_sent_again() {
     assert_eq!(slot.written(), written, "something was sent twice");
 }
 
-/// Whoever follows a copy is told how far it is.
+/// Whoever follows a copy hears how far it is.
 #[test]
 fn a_copy_that_takes_a_while_says_how_far_it_is() {
     let slot = Slot::new(&[("results", "s3://bucket/run1")]);
@@ -47,13 +47,13 @@ fn a_copy_that_takes_a_while_says_how_far_it_is() {
     slot.store(&json!({"rate": 4_000_000}));
     let (code, state, said) = slot.save_and_listen();
     assert_eq!(code, 0, "{state}");
-    let told: Vec<(u64, u64)> = said
+    let heard: Vec<(u64, u64)> = said
         .lines()
         .filter_map(|line| line.strip_prefix("::progress ")?.split_once(' '))
         .map(|(done, all)| (done.parse().unwrap(), all.parse().unwrap()))
         .collect();
-    assert!(told.windows(2).all(|two| two[0].0 <= two[1].0), "{told:?}");
-    assert!(told.iter().any(|(done, all)| done < all && *all == 12_000_000), "{told:?}");
+    assert!(heard.windows(2).all(|two| two[0].0 <= two[1].0), "{heard:?}");
+    assert!(heard.iter().any(|(done, all)| done < all && *all == 12_000_000), "{heard:?}");
 }
 
 #[test]
