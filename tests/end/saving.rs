@@ -200,9 +200,10 @@ fn keys_may_have_a_token_and_are_in_no_message() {
 }
 
 /// SQLite's own program of a job, which writes until it is killed: `MODE PATH`. Every row of `a` has one of `b`.
-const WRITER: &str = r#"import sqlite3, sys
+const WRITER: &str = r#"import sqlite3, sys, time
 base = sqlite3.connect(sys.argv[2], timeout=30, isolation_level=None)
 base.execute("pragma journal_mode=" + sys.argv[1])
+base.execute("pragma synchronous=off")
 base.execute("create table a(n integer primary key, t text)")
 base.execute("create table b(n integer primary key, t text)")
 n = 0
@@ -215,6 +216,7 @@ while True:
     base.execute("delete from a where n = ?", (n - 2000,))
     base.execute("delete from b where n = ?", (n - 2000,))
     base.execute("commit")
+    time.sleep(0.005)
 "#;
 
 /// Says what is wrong with a database, or how many rows it has.
