@@ -159,6 +159,10 @@ end-rounds:
 end-story:
     cargo test --test main -- --ignored --nocapture --test-threads=1 scenario::slot end::ray end::here
 
+# what people do by hand in the last minutes, two clusters on one machine, and an agent that is killed (ten minutes)
+end-troubles:
+    cargo test --test main -- --ignored --nocapture --test-threads=1 end::troubles costs::ending::an_agent
+
 # two programs that renew one login at Chameleon at once, a hundred times
 login-rounds:
     cargo test --test main -- --ignored --nocapture chameleon::login::two_programs

@@ -16,3 +16,4 @@ mod saving;
 pub(crate) mod slot;
 mod speed;
 mod trouble;
+mod troubles;

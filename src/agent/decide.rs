@@ -11,6 +11,7 @@ use super::end::{Cause, End, Why};
 use super::given::GivenEnd;
 use super::limits::Limits;
 use super::seen::{GuardsReport, SavedHere};
+use crate::provider::Runtime;
 use crate::spec::{SaveTo, Spec, Then};
 use crate::state::ClusterState;
 use crate::util::when::{between, earlier, later};
@@ -32,6 +33,8 @@ const EXTENDS_EARLY: SignedDuration = SignedDuration::from_hours(2);
 const EXTENDS_EVERY: SignedDuration = SignedDuration::from_mins(10);
 /// How often what is copied to this machine is copied again while the hosts save.
 const COPIES_EVERY: SignedDuration = SignedDuration::from_secs(30);
+/// How often what a stopped cluster has is saved again where that failed.
+const SAVES_AGAIN: SignedDuration = SignedDuration::from_secs(60);
 
 /// What the agent knows.
 pub(super) struct Facts<'a> {
@@ -46,6 +49,8 @@ pub(super) struct Facts<'a> {
     pub(super) looked: Option<Timestamp>,
     /// When a copy to this machine was last begun.
     pub(super) copied: Option<Timestamp>,
+    /// When what a stopped cluster has was last begun to be saved.
+    pub(super) saved: Option<Timestamp>,
     /// When an extension was last asked for.
     pub(super) extended: Option<Timestamp>,
 }
@@ -129,6 +134,18 @@ impl Facts<'_> {
         begins && is_due && !self.is_all_here()
     }
 
+    /// Whether a cluster whose nodes were stopped by hand is to be saved now: no guard of its runs, but what it saves with is on
+    /// its hosts. Nothing is written there any more, so once is enough.
+    pub(super) fn saves_stopped(&self) -> bool {
+        let saves = self.spec().and_then(|spec| spec.end.as_ref()).filter(|end| !end.save.is_empty());
+        let Some((of_spec, end)) = saves.zip(self.end()) else { return false };
+        let begins = end.before(of_spec.warning());
+        let is_time = begins <= self.now && self.now < end.at && self.is_stopped();
+        let was_saved = self.seen.is_some_and(|seen| seen.at >= begins && seen.is_whole()) && self.is_whole_here();
+        let is_due = self.saved.is_none_or(|at| between(at, self.now) >= SAVES_AGAIN);
+        is_time && is_due && !was_saved
+    }
+
     /// Whether the lease is to be extended now, which is asked for long before it ends.
     pub(super) fn extends(&self) -> bool {
         let Some(spec) = self.spec().and_then(|spec| spec.end.as_ref()).filter(|end| end.then == Then::Extend) else {
@@ -152,6 +169,11 @@ impl Facts<'_> {
         self.seen.is_some_and(|seen| seen.all_saved(given.revision)) && (!self.has_here() || self.is_all_here())
     }
 
+    /// Whether all that goes to this machine is here, by the last pass.
+    fn is_whole_here(&self) -> bool {
+        !self.has_here() || (self.here.at.is_some() && self.here.saved.iter().all(|saved| saved.complete))
+    }
+
     fn has_here(&self) -> bool {
         let end = self.spec().and_then(|spec| spec.end.as_ref());
         end.is_some_and(|end| end.save.iter().any(|save| matches!(save.to, SaveTo::Here(_))))
@@ -171,5 +193,11 @@ impl Facts<'_> {
         let projects = self.known.projects().map(|(_, project)| project.stopped);
         let mut stopped = projects.chain(self.known.platform().map(|platform| platform.stopped));
         stopped.any(|stopped| !stopped)
+    }
+
+    /// Whether its nodes were processes of hosts, and were stopped: a container that saves is gone then.
+    fn is_stopped(&self) -> bool {
+        let are_processes = self.spec().is_some_and(|spec| spec.runtime == Runtime::Native);
+        are_processes && !self.runs() && self.known.projects().next().is_some()
     }
 }

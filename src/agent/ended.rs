@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::end::Why;
 use super::seen::Saved;
 use crate::money::{Money, describe};
 use crate::name::ClusterName;
@@ -32,13 +31,13 @@ pub struct Ended {
 
 impl Ended {
     /// Creates a record with the current time.
-    pub(super) fn now(why: &Why, cost: &[Money], saved: &[Saved]) -> Self {
+    pub fn now(why: String, cost: &[Money], saved: &[Saved]) -> Self {
         let saved = saved.iter().map(Saved::line).collect();
-        Self { version: VERSION, at: Timestamp::now(), why: why.to_string(), cost: describe(cost), saved }
+        Self { version: VERSION, at: Timestamp::now(), why, cost: describe(cost), saved }
     }
 
     /// Writes the record; errors are ignored.
-    pub(super) fn write(&self, paths: &Paths, cluster: &ClusterName) {
+    pub fn write(&self, paths: &Paths, cluster: &ClusterName) {
         let path = ended_file(paths, cluster);
         let text = serde_json::to_vec(self).unwrap_or_default();
         let _ = path.parent().map_or(Ok(()), create_private_dir).and_then(|()| write_atomic(&path, &text, 0o600));

@@ -3,7 +3,9 @@
 #[cfg(test)]
 mod tests;
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -11,12 +13,14 @@ use serde::{Deserialize, Serialize};
 use super::clock::Clock;
 use super::end::{Cause, End};
 use super::limits::Limits;
-use crate::error::{Doing as _, ErrorKind, Result};
-use crate::util::fs::{RECORD_LIMIT, create_private_dir, read_within, remove_file, write_atomic};
+use crate::error::{Doing as _, Error, ErrorKind, Result};
+use crate::util::fs::{RECORD_LIMIT, create_private_dir, open_append, read_within, remove_file, write_atomic};
 use crate::util::when::between;
 
 /// The version of the file format, and of what hosts are given.
 const VERSION: u32 = 1;
+/// How long another process may hold the record: it reads one small file and writes one.
+const LOCK_LIMIT: Duration = Duration::from_secs(5);
 
 /// The end of a cluster as its hosts are given it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,11 +43,14 @@ impl GivenEnd {
     }
 
     /// What to give the hosts of a cluster now, with a new revision above `seen`, the highest that a host has reported. It is
-    /// recorded first: no revision is ever used for two ends.
+    /// recorded first, one process at a time: no revision is ever used for two ends.
     ///
     /// # Errors
-    /// If the record cannot be written.
+    /// If the record cannot be written, or another process holds it for seconds.
     pub fn next(folder: &Path, end: Option<End>, seen: u64) -> Result<Self> {
+        let doing = || format!("write {}", file(folder).display());
+        create_private_dir(folder).doing(ErrorKind::State, doing)?;
+        let _lock = lock(folder)?;
         let last = Self::last(folder).map_or(0, |last| last.revision);
         let given = Self {
             v: VERSION,
@@ -52,11 +59,8 @@ impl GivenEnd {
             why: end.map(|end| end.why.to_string()).unwrap_or_default(),
             revision: last.max(seen) + 1,
         };
-        let path = file(folder);
-        let doing = || format!("write {}", path.display());
         let text = serde_json::to_vec(&given).doing(ErrorKind::Internal, doing)?;
-        create_private_dir(folder).doing(ErrorKind::State, doing)?;
-        write_atomic(&path, &text, 0o600).doing(ErrorKind::State, doing)?;
+        write_atomic(&file(folder), &text, 0o600).doing(ErrorKind::State, doing)?;
         Ok(given)
     }
 
@@ -101,11 +105,32 @@ fn left(folder: &Path, at: Timestamp) -> i64 {
     between(now, at).as_secs().max(0)
 }
 
+/// Takes the lock of the record, which is given back when the file is closed. The cluster's own lock is no use here: an `up`
+/// has it for minutes, while the agent gives hosts a moved end.
+fn lock(folder: &Path) -> Result<File> {
+    let (path, begun) = (lock_file(folder), Instant::now());
+    let doing = || format!("lock {}", path.display());
+    let lock = open_append(&path).doing(ErrorKind::State, doing)?;
+    while lock.try_lock().is_err() {
+        if begun.elapsed() > LOCK_LIMIT {
+            return Err(Error::new(ErrorKind::Locked, doing())
+                .because(format!("another gpucl still has it after {} s", LOCK_LIMIT.as_secs())));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(lock)
+}
+
 /// Removes the record of what hosts were given.
 pub(super) fn forget(folder: &Path) -> std::io::Result<()> {
-    remove_file(&file(folder))
+    remove_file(&file(folder))?;
+    remove_file(&lock_file(folder))
 }
 
 fn file(folder: &Path) -> PathBuf {
     folder.join("end.json")
+}
+
+fn lock_file(folder: &Path) -> PathBuf {
+    folder.join("end.lock")
 }

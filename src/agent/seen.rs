@@ -204,6 +204,18 @@ impl GuardsReport {
         !self.hosts.is_empty() && self.hosts.iter().all(is_saved)
     }
 
+    /// Whether every host answered, and has saved all.
+    pub fn is_whole(&self) -> bool {
+        let is_whole =
+            |host: &HostGuard| host.guard.as_ref().is_some_and(|guard| guard.saved.iter().all(|one| one.complete));
+        self.hosts.iter().all(is_whole)
+    }
+
+    /// Whether the last minutes had begun on any host.
+    pub fn has_begun(&self) -> bool {
+        self.guards().any(|(_, guard)| guard.phase.is_at_work() || guard.phase.is_done())
+    }
+
     /// The highest revision that a guard has reported.
     pub fn revision(&self) -> u64 {
         self.guards().map(|(_, guard)| guard.revision).max().unwrap_or_default()

@@ -12,14 +12,13 @@ use jiff::{SignedDuration, Timestamp};
 use rustix::process::Signal;
 use tokio::signal::unix::{Signal as Heard, SignalKind, signal};
 
-use super::Ended;
 use super::clock::Clock;
 use super::decide::{Act, Facts};
 use super::end::Why;
 use super::errand::{Errand, begin};
 use super::given::GivenEnd;
 use super::limits::Limits;
-use super::seen::{GuardsReport, SavedHere, all_saved_of};
+use super::seen::{GuardsReport, SavedHere};
 use super::watcher::{Watcher, lock_file, output_file, watcher};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::name::ClusterName;
@@ -131,6 +130,8 @@ struct Errands {
     looked: Option<Timestamp>,
     copy: Option<Errand>,
     copied: Option<Timestamp>,
+    save: Option<Errand>,
+    saved: Option<Timestamp>,
     extend: Option<Errand>,
     extended: Option<Timestamp>,
 }
@@ -195,7 +196,7 @@ impl Watch {
         let (limits, known) = (self.limits.as_ref()?, self.known.as_ref()?);
         let (given, seen, here) =
             (GivenEnd::last(&self.folder), GuardsReport::of(&self.folder), SavedHere::of(&self.folder));
-        let Errands { looked, copied, extended, .. } = self.errands;
+        let Errands { looked, copied, saved, extended, .. } = self.errands;
         Some(look(&Facts {
             limits,
             known,
@@ -205,6 +206,7 @@ impl Watch {
             now: limits.now(&Clock::now()),
             looked,
             copied,
+            saved,
             extended,
         }))
     }
@@ -213,9 +215,9 @@ impl Watch {
     fn begin_errands(&mut self) {
         let due = |facts: &Facts<'_>| {
             let looks = facts.next_look().is_some_and(|at| at <= facts.now);
-            (facts.now, looks, facts.copies_here(), facts.extends())
+            (facts.now, looks, facts.copies_here(), facts.saves_stopped(), facts.extends())
         };
-        let Some((now, looks, copies, extends)) = self.with_facts(due) else { return };
+        let Some((now, looks, copies, saves, extends)) = self.with_facts(due) else { return };
         if looks && self.errands.look.is_none() {
             self.errands.looked = Some(now);
             self.errands.look = self.errand("looking at the hosts", &["agent", "--look-at-end"]);
@@ -223,6 +225,11 @@ impl Watch {
         if copies && self.errands.copy.is_none() {
             self.errands.copied = Some(now);
             self.errands.copy = self.errand("copying to this machine", &["agent", "--copy-here"]);
+        }
+        if saves && self.errands.save.is_none() {
+            say("its nodes were stopped, and its end is near: saving what they have written");
+            self.errands.saved = Some(now);
+            self.errands.save = self.errand("saving", &["save"]);
         }
         if extends && self.errands.extend.is_none() {
             self.errands.extended = Some(now);
@@ -243,9 +250,9 @@ impl Watch {
 
     /// Takes note of errands that have ended.
     fn hear_errands(&mut self) {
-        let Errands { look, copy, extend, .. } = &mut self.errands;
+        let Errands { look, copy, save, extend, .. } = &mut self.errands;
         let mut failed = Vec::new();
-        for errand in [look, copy, extend] {
+        for errand in [look, copy, save, extend] {
             if let Some(ended) = errand.as_mut().and_then(Errand::ended) {
                 *errand = None;
                 failed.extend(ended.err());
@@ -304,30 +311,27 @@ impl Watch {
                 Ready::Terminated => return true,
             }
         }
-        for errand in [&mut self.errands.look, &mut self.errands.copy, &mut self.errands.extend] {
+        let Errands { look, copy, save, extend, .. } = &mut self.errands;
+        for errand in [look, copy, save, extend] {
             errand.take().into_iter().for_each(Errand::give_up);
         }
         match act {
             Act::Down(_) => say(&format!("{why}: taking {} down", self.cluster)),
             Act::Stop(_) => say(&format!("{why}: stopping the nodes of {}", self.cluster)),
         }
-        self.this.acts = true;
+        (self.this.acts, self.this.why) = (true, Some(why.to_string()));
         let mut pause = FIRST_PAUSE;
         let mut asked_up = None;
         loop {
             self.this.next = None;
             self.this.write(&self.folder);
-            let saved = all_saved_of(&self.folder);
             let wait = match self.attempt(args).await {
                 Attempt::Done if matches!(act, Act::Stop(_)) => {
                     say("done: no node runs");
-                    (self.this.acts, self.this.failed, self.this.last_error) = (false, 0, None);
-                    self.this.write(&self.folder);
+                    self.acts_no_more();
                     return false;
                 }
                 Attempt::Done => {
-                    let cost = self.known.as_ref().map(|known| known.spending(Timestamp::now()).so_far);
-                    Ended::now(why, &cost.unwrap_or_default(), &saved).write(&self.paths, &self.cluster);
                     say("done: nothing of it is left");
                     return true;
                 }
@@ -353,11 +357,16 @@ impl Watch {
             // Who is idle was looked at before the first attempt: a removal that has begun is brought to its end.
             if !is_idle && self.verdict().is_none() {
                 say("its limits were changed: it stays up");
-                (self.this.acts, self.this.failed, self.this.last_error) = (false, 0, None);
-                self.this.write(&self.folder);
+                self.acts_no_more();
                 return false;
             }
         }
+    }
+
+    /// Records that it ends nothing now.
+    fn acts_no_more(&mut self) {
+        (self.this.acts, self.this.why, self.this.failed, self.this.last_error) = (false, None, 0, None);
+        self.this.write(&self.folder);
     }
 
     /// Waits by the clock that also counts while this machine sleeps. Returns whether a signal asked to end.

@@ -37,13 +37,16 @@ pub struct Watcher {
     pub next: Option<Timestamp>,
     /// Whether it is taking the cluster down.
     pub acts: bool,
+    /// Why it does so, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
 }
 
 impl Watcher {
     /// Creates the record of this process.
     pub(super) fn this_process() -> Option<Self> {
         let process = Identity::of(std::process::id())?.to_string();
-        Some(Self { version: VERSION, process, failed: 0, last_error: None, next: None, acts: false })
+        Some(Self { version: VERSION, process, failed: 0, last_error: None, next: None, acts: false, why: None })
     }
 
     /// Writes the record, ignoring errors: it only informs other commands.
@@ -55,6 +58,11 @@ impl Watcher {
     /// Reads the record of a cluster; its process may be gone.
     pub fn of(folder: &Path) -> Option<Self> {
         serde_json::from_slice(&read_within(&watcher_file(folder), RECORD_LIMIT).ok()?).ok()
+    }
+
+    /// Why the agent of a cluster ends it now, in words; `None` while nothing but a person does.
+    pub fn why(folder: &Path) -> Option<String> {
+        Self::of(folder).filter(|watcher| watcher.acts)?.why
     }
 
     /// Its process, if it is running.

@@ -1,5 +1,6 @@
 //! The guards on the hosts of a cluster: they are given its end, and asked how far they are. Both is one round trip.
 
+use std::sync::Mutex;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -34,11 +35,16 @@ pub async fn look_at_end(settings: &Settings, name: &ClusterName) -> Result<Opti
     let Some(store) = Store::open(&settings.paths, name)? else { return Err(super::unknown(&settings.paths, name)) };
     refuse_other_machine(&settings.paths, store.state(), "look at the end of")?;
     // What fails here is known as it was: hosts can be looked at all the same.
-    if let Err(error) = learn_of_moved_end(settings, name, &store).await {
+    let found = learn_of_moved_end(settings, name, &store).await.unwrap_or_else(|error| {
         settings.events.warn(format!("the provider was not asked whether the end has moved: {error}"));
-    }
+        Found::Reserved
+    });
     let Some(store) = Store::open(&settings.paths, name)? else { return Ok(None) };
-    tell(settings, store.state(), &settings.paths.cluster(name)).await
+    let seen = tell(settings, store.state(), &settings.paths.cluster(name)).await?;
+    if found == Found::Nothing {
+        learn_of_early_end(settings, name, seen.as_ref())?;
+    }
+    Ok(seen)
 }
 
 /// Looks at the guards of a cluster. `None` if it has none.
@@ -50,14 +56,22 @@ pub async fn look_at_guards(settings: &Settings, name: &ClusterName) -> Result<O
     tell(settings, store.state(), &settings.paths.cluster(name)).await
 }
 
-/// Has all hosts of a cluster save now what they save at its end.
+/// Has all hosts of a cluster save now what they save at its end; `on_progress` hears how many bytes all of them have copied, of
+/// how many.
 ///
 /// # Errors
 /// If the cluster is unknown, or its records cannot be written. A host that does not answer is in the result.
-pub async fn save_on_hosts(settings: &Settings, name: &ClusterName) -> Result<GuardsReport> {
+pub async fn save_on_hosts(
+    settings: &Settings,
+    name: &ClusterName,
+    on_progress: &(dyn Fn(u64, u64) + Sync),
+) -> Result<GuardsReport> {
     let Some(store) = Store::open(&settings.paths, name)? else { return Err(super::unknown(&settings.paths, name)) };
     refuse_other_machine(&settings.paths, store.state(), "save")?;
-    let seen = Guards::of(settings, store.state(), Files::IfWanted).await?.ask(&GuardAsk::Save, SAVES_WITHIN).await;
+    let seen = Guards::of(settings, store.state(), Files::IfWanted)
+        .await?
+        .ask(&GuardAsk::Save, SAVES_WITHIN, on_progress)
+        .await;
     seen.write(&settings.paths.cluster(name))?;
     Ok(seen)
 }
@@ -161,13 +175,20 @@ impl Guards {
     /// If the end cannot be written.
     pub(super) async fn give(&self, given: &GivenEnd) -> Result<GuardsReport> {
         let text = given.text()?;
-        Ok(self.ask(&GuardAsk::Tell(&text), ANSWERS_WITHIN).await)
+        Ok(self.ask(&GuardAsk::Tell(&text), ANSWERS_WITHIN, &|_, _| {}).await)
     }
 
     /// Has all do the same, each within this time.
-    pub(super) async fn ask(&self, ask: &GuardAsk<'_>, within: Duration) -> GuardsReport {
-        let asks = self.guards.iter().map(|(host, guard)| async {
-            let asked = tokio::time::timeout(within, self.ask_one(host, guard, ask)).await;
+    async fn ask(&self, ask: &GuardAsk<'_>, within: Duration, on_progress: &(dyn Fn(u64, u64) + Sync)) -> GuardsReport {
+        let each = Mutex::new(vec![(0_u64, 0_u64); self.guards.len()]);
+        let each = &each;
+        let asks = self.guards.iter().enumerate().map(|(index, (host, guard))| async move {
+            let hears = |done: u64, all: u64| {
+                let Ok(mut each) = each.lock() else { return };
+                each.get_mut(index).into_iter().for_each(|one| *one = (done, all));
+                on_progress(each.iter().map(|one| one.0).sum(), each.iter().map(|one| one.1).sum());
+            };
+            let asked = tokio::time::timeout(within, self.ask_one(host, guard, ask, &hears)).await;
             let late = || Err(Error::new(ErrorKind::Timeout, "ask").because("it did not answer in time"));
             let host = host.clone();
             match asked.unwrap_or_else(|_| late()) {
@@ -185,8 +206,9 @@ impl Guards {
         host: &str,
         guard: &Guard<'_>,
         ask: &GuardAsk<'_>,
+        on_progress: &(dyn Fn(u64, u64) + Sync),
     ) -> Result<(Option<Timestamp>, GuardState)> {
-        let answer = self.machines.named(host).await?.guard(guard, ask).await?;
+        let answer = self.machines.named(host).await?.guard(guard, ask, on_progress).await?;
         let mut lines = answer.trim().lines();
         let (clock, state) = (lines.next().unwrap_or_default(), lines.next_back().unwrap_or_default());
         let doing = || format!("read the state of the guard on {host}");
@@ -194,10 +216,19 @@ impl Guards {
     }
 }
 
+/// What a provider has of the hosts of a cluster that it had lent for a time.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Found {
+    /// What they are reserved by, or something that does not say how long it stays.
+    Reserved,
+    /// Nothing of what had an end: somebody else has deleted it.
+    Nothing,
+}
+
 /// Records the end that the provider reports for the hosts, if it is another one than is known.
-async fn learn_of_moved_end(settings: &Settings, name: &ClusterName, store: &Store) -> Result<()> {
+async fn learn_of_moved_end(settings: &Settings, name: &ClusterName, store: &Store) -> Result<Found> {
     let known = store.state();
-    let (Some(before), Some(spec)) = (known.ends(), &known.spec) else { return Ok(()) };
+    let (Some(before), Some(spec)) = (known.ends(), &known.spec) else { return Ok(Found::Reserved) };
     let provider = settings.provider(spec)?;
     let scope = known.scope();
     let found = tokio::time::timeout(PROVIDER_WITHIN, provider.observe(&scope)).await;
@@ -205,19 +236,49 @@ async fn learn_of_moved_end(settings: &Settings, name: &ClusterName, store: &Sto
         Error::new(ErrorKind::Timeout, "ask the provider for the hosts")
             .because(format!("it did not answer within {} s", PROVIDER_WITHIN.as_secs()))
     })??;
-    let Some(end) = found.iter().filter_map(|found| found.until).min().filter(|end| *end != before) else {
+    match found.iter().filter_map(|found| found.until).min() {
+        None => return Ok(Found::Nothing),
+        Some(end) if end == before => {}
+        Some(end) if record_end(settings, name, end)? => {
+            let (was, is) = (crate::util::human::local(before), crate::util::human::local(end));
+            settings.events.note(format!("the end of its hosts was moved by somebody else: {is}; it was {was}"));
+        }
+        Some(_) => {}
+    }
+    Ok(Found::Reserved)
+}
+
+/// Records that the hosts have ended before their time, once both say so: the provider, which has nothing of them, and they,
+/// as none answers. One alone may be wrong for a while.
+fn learn_of_early_end(settings: &Settings, name: &ClusterName, seen: Option<&GuardsReport>) -> Result<()> {
+    let Some(store) = Store::open(&settings.paths, name)? else { return Ok(()) };
+    let now = Timestamp::now();
+    if store.state().ends().is_none_or(|end| end <= now) {
         return Ok(());
-    };
-    let lock = match Lock::take(&settings.paths, name, "agent") {
-        Err(error) if error.kind() == ErrorKind::Locked => return Ok(()),
+    }
+    match seen.is_some_and(|seen| !seen.hosts.is_empty() && seen.guards().next().is_none()) {
+        true if record_end(settings, name, now)? => settings.events.warn(
+            "somebody else has deleted what its hosts were reserved by, and none of them answers: this is its end; what was \
+             not saved before is lost",
+        ),
+        true => {}
+        false => settings.events.warn(
+            "its provider has nothing any more that its hosts are reserved by: they may be taken away at any moment; \
+             `gpucl save` saves what is on them",
+        ),
+    }
+    Ok(())
+}
+
+/// Records when the hosts of a cluster end; `false` where another command works on it, or it is gone.
+fn record_end(settings: &Settings, name: &ClusterName, end: Timestamp) -> Result<bool> {
+    let _lock = match Lock::take(&settings.paths, name, "agent") {
+        Err(error) if error.kind() == ErrorKind::Locked => return Ok(false),
         lock => lock?,
     };
-    let Some(store) = Store::open(&settings.paths, name)? else { return Ok(()) };
+    let Some(store) = Store::open(&settings.paths, name)? else { return Ok(false) };
     let hosts: Vec<Key> = store.state().hosts().map(|(key, _)| key.clone()).collect();
     let ledger = Ledger::new(store);
     hosts.iter().try_for_each(|host| ledger.note_host(host, |notes| notes.until = Some(end)))?;
-    let (was, is) = (crate::util::human::local(before), crate::util::human::local(end));
-    settings.events.note(format!("the end of its hosts was moved by somebody else: {is}; it was {was}"));
-    drop(lock);
-    Ok(())
+    Ok(true)
 }

@@ -14,6 +14,7 @@ mod keep;
 pub mod lease;
 mod limits;
 mod local_files;
+mod loss;
 mod machines;
 mod open;
 mod options;
@@ -45,6 +46,7 @@ pub use guards::{look_at_end, look_at_guards, save_on_hosts};
 pub use hosts::HostConnector;
 pub use keep::{Kept, extend, keep};
 pub use limits::{has_limits, secrets_of};
+pub use loss::loss;
 pub use machines::{
     Bridge, CLIENT_PORT, DASHBOARD_PORT, Forward, Logs, Machine, Machines, NodeLine, PodHost, Pods, RayClient,
     RemotePort, Shell,

@@ -53,6 +53,8 @@ pub struct UpReport {
     pub is_here: bool,
     /// The cost per hour and so far.
     pub spending: Spending,
+    /// Its last minutes have begun, and workers are drained: nothing was started or checked.
+    pub is_ending: bool,
 }
 
 /// The result of checks of which none failed.
@@ -73,8 +75,10 @@ pub struct Proof {
     pub seen: Vec<String>,
     /// What could not be determined.
     pub unknown: Vec<String>,
-    /// What was saved before, and what was not, and why.
+    /// What was saved before.
     pub saved: Vec<String>,
+    /// What was to be saved, and is lost, and why.
+    pub lost: Vec<String>,
     /// What was kept on purpose.
     pub kept: Vec<String>,
     /// The cost from the first launch until the last release.

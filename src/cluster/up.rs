@@ -1,5 +1,6 @@
 //! `up`: from nothing, or from whatever exists, to a verified cluster.
 
+use std::path::Path;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -19,10 +20,12 @@ use super::sites::at_its_site;
 use super::substrate::{Look, Opening, Remark, Resolution, Substrate};
 use super::which_machine::{self, refuse_other_machine};
 use crate::agent::ScheduledUp;
+use crate::agent::end::End;
 use crate::engine::{Ledger, Pipeline};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Endpoint;
-use crate::plan::{Goal, Observed, Price, reconcile};
+use crate::name::Key;
+use crate::plan::{Action, Change, Goal, HostAction, NodeChange, Observed, Plan, Price, reconcile};
 use crate::provider::{ProviderKind, Start};
 use crate::ray::Access;
 use crate::spec::{Loaded, Spec};
@@ -39,6 +42,8 @@ const SOON: SignedDuration = SignedDuration::from_secs(10);
 #[expect(clippy::large_enum_variant, reason = "it is made once, and taken apart at once")]
 enum Preliminary {
     Later(Start),
+    /// Its last minutes have begun, and all that is missing are workers.
+    Ending,
     Now(Resolution, Observed, Goal),
 }
 
@@ -79,6 +84,11 @@ pub async fn up(settings: &Settings, loaded: &Loaded, options: &UpOptions) -> Re
                 }
                 return match early {
                     Ok((_, Preliminary::Later(start))) => Ok(UpOutcome::Later(start)),
+                    Ok((substrate, Preliminary::Ending)) => {
+                        let folder = settings.paths.cluster(name);
+                        let report = report(substrate.as_ref(), &before, &folder, 0, Verified::default());
+                        Ok(UpOutcome::Ready(UpReport { is_ending: true, ..report }))
+                    }
                     Ok((_, Preliminary::Now(..))) => Err(Error::new(ErrorKind::Internal, "begin the plan")),
                     Err(error) if is_new && error.kind() == ErrorKind::Capacity => Err(error
                         .hint(format!("{}   # retries until there is capacity", again(options, ErrorKind::Capacity)))),
@@ -124,14 +134,30 @@ pub async fn up(settings: &Settings, loaded: &Loaded, options: &UpOptions) -> Re
     if !substrate.is_ready_since(ledger.state().ready_since) {
         ledger.write(Record::ClusterReady)?;
     }
-    let known = ledger.state();
+    Ok(UpOutcome::Ready(report(
+        substrate.as_ref(),
+        &ledger.state(),
+        &folder,
+        operations,
+        Verified { passed: checks, gpus },
+    )))
+}
+
+/// The report on a cluster that runs.
+fn report(
+    substrate: &dyn Substrate,
+    known: &ClusterState,
+    folder: &Path,
+    operations: usize,
+    verified: Verified,
+) -> UpReport {
     let is_here = known.is_here();
-    let endpoints = match access_of(&known, &folder).filter(|_| is_here) {
+    let endpoints = match access_of(known, folder).filter(|_| is_here) {
         Some(access) => endpoints_here(&access),
-        None => substrate.endpoints(&known),
+        None => substrate.endpoints(known),
     };
-    let spending = known.spending(Timestamp::now());
-    Ok(UpOutcome::Ready(UpReport { operations, checks, gpus, endpoints, is_here, spending }))
+    let (spending, Verified { passed: checks, gpus }) = (known.spending(Timestamp::now()), verified);
+    UpReport { operations, checks, gpus, endpoints, is_here, spending, is_ending: false }
 }
 
 /// The pipeline of a command on a cluster.
@@ -172,6 +198,13 @@ async fn begin(price_and_limits: &PriceAndLimits<'_>, ledger: &Ledger) -> Result
     let plan = reconcile(&goal, known, &observed).plan;
     price_and_limits.approve(&plan).await?;
     substrate.remarks(known, &plan).await?.iter().for_each(|remark| remark.report(&settings.events));
+    if let Some(remark) = near_end(spec, price_and_limits.end(resolution.end)?) {
+        remark.report(&settings.events);
+        let is_same = known.ready_since.is_some() && known.spec.as_ref() == Some(spec);
+        if is_same && lacks_only_workers(&plan) {
+            return Ok((substrate, Preliminary::Ending));
+        }
+    }
     Ok((substrate, Preliminary::Now(resolution, observed, goal)))
 }
 
@@ -184,6 +217,32 @@ pub(super) fn remarks_on_spec(spec: &Spec) -> Result<Vec<Remark>> {
     let warnings = spec.worker_notes().into_iter().map(Remark::Warning);
     let notes = spec.mount_notes().into_iter().chain(spec.data_notes(each)).map(Remark::Note);
     Ok(warnings.chain(notes).collect())
+}
+
+/// What is said where the last minutes of a cluster have begun: what runs there then is asked to save, and its workers take
+/// nothing new.
+fn near_end(spec: &Spec, end: Option<End>) -> Option<Remark> {
+    let (of_spec, end) = (spec.end.as_ref()?, end?);
+    let now = Timestamp::now();
+    (end.before(of_spec.warning()) <= now && now < end.at).then(|| {
+        Remark::Warning(format!(
+            "its end is near: {} {}; jobs are asked to save, and workers take nothing new; `gpucl keep -c {} 2h` moves it",
+            end.why,
+            human::in_time(end.at),
+            spec.name
+        ))
+    })
+}
+
+/// Whether a plan does nothing but start workers: near the end they are drained, and would be again.
+fn lacks_only_workers(plan: &Plan) -> bool {
+    let is_worker = |change: &NodeChange| change.node.is_node() && change.node != Key::head();
+    plan.operations.iter().all(|operation| match &operation.action {
+        Action::Host(HostAction::Deploy { nodes, .. }) => {
+            nodes.iter().filter(|change| change.change != Change::Keep).all(is_worker)
+        }
+        _ => false,
+    })
 }
 
 /// When the hosts become available, if that is later than [`SOON`].
@@ -242,6 +301,33 @@ fn same_kind(known: &ClusterState, spec: &Spec) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::Operation;
+
+    #[test]
+    fn near_the_end_only_what_is_drained_stays_away() {
+        let plan = |changes: &[(Key, Change)]| {
+            let nodes = changes.iter().map(|(node, change)| NodeChange {
+                node: node.clone(),
+                change: *change,
+                cause: String::new(),
+            });
+            let action = Action::Host(HostAction::Deploy { host: Key::host(0), nodes: nodes.collect() });
+            Plan {
+                operations: vec![Operation {
+                    id: 1,
+                    key: Key::project(0),
+                    action,
+                    cause: String::new(),
+                    after: Vec::new(),
+                }],
+            }
+        };
+        let lacks = |changes: &[(Key, Change)]| lacks_only_workers(&plan(changes));
+        assert!(lacks(&[(Key::head(), Change::Keep), (Key::worker(0), Change::Start)]));
+        assert!(!lacks(&[(Key::head(), Change::Start)]), "a head that is gone is started: jobs may still save there");
+        assert!(!lacks(&[(Key::guard(), Change::Restart)]), "another guard saves something else");
+        assert!(lacks_only_workers(&Plan::default()));
+    }
 
     /// A cluster on a platform has its data on each node, and says so as one on hosts does.
     #[test]

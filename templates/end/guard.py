@@ -52,6 +52,8 @@ MEASURED_S = 20
 PATIENCE_S, LOCK_S = 15, 120
 # How long `save` goes on trying where something fails, in seconds.
 REFUSED_S = 5
+# How often `save` says how far it is, in seconds.
+PROGRESS_S = 1
 # How often it is looked whether something is new after everything was saved, in seconds.
 AFTER_S = 5
 WINDOW = ("draining", "saving", "saved")
@@ -394,11 +396,31 @@ def tell(home):
     printed(folder)
 
 
+@contextlib.contextmanager
+def progress_of(saver):
+    """Says every few seconds how many bytes were copied, of how many; for whoever follows the program."""
+    done, before = threading.Event(), sum(thing.new_bytes for thing in saver.things)
+
+    def tell():
+        while not done.wait(PROGRESS_S):
+            copied = sum(thing.new_bytes for thing in saver.things) - before
+            sys.stderr.write("::progress %d %d\n" % (copied, copied + saver.missing()[0]))
+            sys.stderr.flush()
+
+    thread = threading.Thread(target=tell, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
 def save(home):
     """Saves everything once."""
     guard = Guard(home)
     whole, least, end = False, None, time.monotonic() + PATIENCE_S
-    with record.locked(guard.folder.path(".pass.lock"), LOCK_S):
+    with record.locked(guard.folder.path(".pass.lock"), LOCK_S), progress_of(guard.saver):
         while not whole:
             whole = guard.saver.pass_once(False, slice_s=3600)
             # As long as less is missing than ever before, it goes on.

@@ -162,7 +162,7 @@ class Thing:
                 raise Failed("no store is known for %s" % one_line(one["from"]))
             self.source = source.Bucket(stores["own"], one["from"])
         else:
-            self.source = source.Data(settings["data"], one["from"])
+            self.source = source.Data(settings["data"], one["from"], os.path.dirname(folder), self.saved_stamp)
         # Per unit what it looked like, and since when.
         self.looks, self.there, self.todo, self.waiting = {}, None, [], []
         self.missing_bytes = self.missing_files = self.new_files = self.new_bytes = 0
@@ -216,7 +216,7 @@ class Thing:
         rest.sort(key=lambda one: (one[1].size > PART, -one[1].time, one[0]))
         self.todo = first + rest + later
         self.missing_bytes = sum(entry.size for _, entry, _ in self.todo) + sum(entries[name].size for name in self.waiting)
-        self.missing_files = len(self.todo) + len(self.waiting)
+        self.missing_files = len(self.todo) + len(self.waiting) + len(self.source.busy)
 
     def is_saved(self, name):
         """Notes that a file is there now, and perhaps a whole checkpoint."""
@@ -226,6 +226,11 @@ class Thing:
                 self.left[unit][1] -= 1
                 if not self.left[unit][1] and self.left[unit][0] >= self.newest_at:
                     self.newest_at, self.newest = self.left[unit][0], unit
+
+    def saved_stamp(self, name):
+        """The stamp that a file had when it was saved, or None."""
+        known = self.manifest.files.get(name)
+        return known and known[2]
 
     def is_new(self, name, entry):
         """Whether a file is not saved as it is."""
@@ -482,8 +487,8 @@ class Saver:
             thing.cut = copying.cut and not copying.failures
             if copying.failures:
                 raise copying.failures[0]
-            thing.failed, thing.pause = thing.source.missing, PAUSE_S
-            if not whole or thing.waiting:
+            thing.failed, thing.pause = thing.source.missing or (thing.source.busy or [None])[0], PAUSE_S
+            if not whole or thing.waiting or thing.source.busy:
                 return False
             if thing.unverified and (final or time.monotonic() >= thing.verify_at):
                 took = self.verify(thing)

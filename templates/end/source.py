@@ -7,7 +7,11 @@ through a link, and what is no plain file is not opened. Standard library only, 
 import codecs
 import contextlib
 import os
+import shutil
 import stat
+import subprocess
+import sys
+import time
 
 from record import Failed, one_line, to_seconds
 from s3 import Refusal
@@ -20,6 +24,14 @@ FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 DEPTH, MOST = 128, 5000000
 # The folder of what gpucl keeps in a data folder and at a destination.
 OURS = ".gpucl"
+# How SQLite's databases begin, what they are called, and what stands beside one in use: a copy of these files one after another
+# is of several moments.
+MAGIC, DATABASES, BESIDE = b"SQLite format 3\0", (".db", ".db3", ".sqlite", ".sqlite3"), ("-wal", "-shm", "-journal")
+# How long a snapshot may take at least, in seconds, what it copies per second, and what is left free beside it, in bytes.
+SNAPSHOT_S, SNAPSHOT_RATE, FREE = 30, 5 << 20, 64 << 20
+# How many databases one look copies, and for how many seconds: what matters more must not wait for all of them.
+SNAPSHOTS, SNAPSHOTS_S = 32, 10
+SNAPSHOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "snapshot.py")
 
 
 class Changed(Exception):
@@ -66,16 +78,98 @@ codecs.register_error("percent", percent)
 class Data:
     """A path in the data folder."""
 
-    def __init__(self, data, path):
-        self.data, self.path = data, path
+    def __init__(self, data, path, scratch, saved):
+        # `saved` says the stamp that a name had when it was saved, or None.
+        self.data, self.path, self.scratch, self.saved = data, path, scratch, saved
         self.parts = [part for part in path.split("/") if part not in ("", ".")]
         if ".." in self.parts:
             raise Failed("%s leads out of the data folder" % one_line(path))
         # Where each name is read from, and what cannot be saved.
         self.base, self.paths, self.skipped, self.missing = (), {}, [], None
+        # Databases as they were at one moment: stamp, open file, entry. And which could not be copied now.
+        self.snapshots, self.busy, self.until = {}, [], 0.0
+        # Databases that are copied as they are, and whole or not at all.
+        self.whole = set()
 
     def look(self):
         """All files below the path, by their names."""
+        found = self.look_at_files()
+        self.busy, self.whole = [], set()
+        before, self.snapshots, self.until = self.snapshots, {}, time.monotonic() + SNAPSHOTS_S
+        for name in [name for name in found if is_named_database(name, found)]:
+            self.take_database(name, found, before)
+        for _, handle, _ in before.values():
+            handle.close()
+        return found
+
+    def take_database(self, name, found, before):
+        """Puts a copy of one moment in the place of a database, and of the files beside it."""
+        entry, beside = found[name], [name + end for end in BESIDE if name + end in found]
+        try:
+            folder, handle = self.open(name)
+        except OSError:
+            return
+        try:
+            if os.pread(handle, len(MAGIC), 0) != MAGIC:
+                return
+            log = found.get(name + "-wal")
+            self.whole.add(name)
+            # One that is not in use has its log in it already, and cannot be opened for reading alone.
+            if log is None and os.pread(handle, 2, 18) == b"\2\2":
+                return
+            stamp = entry.stamp + [log.size, log.time] if log else entry.stamp + [0, 0]
+            saved, known = self.saved(name), before.pop(name, None)
+            if saved is not None and saved[2:] == stamp:
+                found[name] = Entry(saved[0], saved, saved[1])
+            elif known is not None and known[0] == stamp:
+                self.snapshots[name] = known
+                found[name] = known[2]
+            else:
+                if known is not None:
+                    known[1].close()
+                if len(self.snapshots) >= SNAPSHOTS or time.monotonic() > self.until:
+                    raise Failed("others come first")
+                copy = self.snapshot(folder, os.fstat(handle), self.paths[name][-1], entry.size + (log.size if log else 0))
+                if copy is None:
+                    return
+                size, written = os.fstat(copy.fileno()).st_size, max(entry.time, log.time) if log else entry.time
+                found[name] = Entry(size, [size, written] + stamp, written)
+                self.snapshots[name] = (stamp, copy, found[name])
+        except Failed as failure:
+            self.busy.append("%s is a database of SQLite that cannot be copied now: %s" % (one_line(name)[:80], failure))
+            found.pop(name)
+        except OSError:
+            return
+        finally:
+            os.close(handle)
+            os.close(folder)
+        for one in beside:
+            found.pop(one, None)
+
+    def snapshot(self, folder, seen, leaf, size):
+        """A copy of one moment as an open file without a name; None where the file is to be copied as it is, and Failed where
+        it cannot be copied now."""
+        to, most = os.path.join(self.scratch, ".snapshot"), 2 * size + FREE
+        remove(to)
+        if shutil.disk_usage(self.scratch).free < size + FREE:
+            raise Failed("%s has no room for %d bytes" % (self.scratch, size))
+        words = [sys.executable, "-I", "-B", SNAPSHOT, str(folder), str(seen.st_dev), str(seen.st_ino), leaf, to, str(most)]
+        try:
+            done = subprocess.run(words, env={}, pass_fds=(folder,), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                  stderr=subprocess.DEVNULL, timeout=SNAPSHOT_S + size / SNAPSHOT_RATE)
+            if done.returncode == 3:
+                return None
+            if done.returncode:
+                why = done.stdout.decode("utf-8", "replace")
+                raise Failed(one_line(why) or "its copy ended with %d" % done.returncode)
+            return open(to, "rb")
+        except subprocess.TimeoutExpired:
+            raise Failed("it took too long; it may be locked") from None
+        finally:
+            remove(to)
+
+    def look_at_files(self):
+        """All files below the path, by their names, as they are."""
         self.paths, self.skipped, self.missing, found = {}, [], None, {}
         try:
             top = os.open(self.data, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -160,24 +254,34 @@ class Data:
         found[name] = Entry(seen.st_size, [seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns, seen.st_ino], seen.st_mtime_ns)
         self.paths[name] = parts + (leaf,)
 
+    def open(self, name):
+        """The folder of a file, and the file, both open, and never through a link."""
+        parts = self.base + self.paths[name]
+        top = os.open(self.data, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            folder = opened(top, parts[:-1])
+        finally:
+            os.close(top)
+        try:
+            return folder, os.open(parts[-1], FILE, dir_fd=folder)
+        except OSError:
+            os.close(folder)
+            raise
+
     @contextlib.contextmanager
     def reading(self, name, entry, may_grow=False):
         """A function that reads the next bytes of a file; raises Changed where it is not what was seen any more.
 
         Where it may grow, what is appended meanwhile is left for another time."""
-        parts = self.base + self.paths[name]
+        if name in self.snapshots:
+            yield from_start(self.snapshots[name][1])
+            return
         try:
-            top = os.open(self.data, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                folder = opened(top, parts[:-1])
-            finally:
-                os.close(top)
-            try:
-                handle = os.open(parts[-1], FILE, dir_fd=folder)
-            finally:
-                os.close(folder)
+            folder, handle = self.open(name)
+            os.close(folder)
         except OSError:
             raise Changed() from None
+        may_grow = may_grow and name not in self.whole
         try:
             check(handle, entry, may_grow)
 
@@ -198,6 +302,37 @@ class Data:
             os.close(handle)
 
 
+def remove(snapshot):
+    """Removes a snapshot that is in use or was left, and its journal."""
+    for path in (snapshot, snapshot + "-journal"):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+
+
+def is_named_database(name, found):
+    """Whether a file may be a database, by its name or by what is beside it."""
+    return name.lower().endswith(DATABASES) or name + "-wal" in found or name + "-journal" in found
+
+
+def from_start(handle):
+    """A function that reads the next bytes of an open file, from its start."""
+    at = [0]
+
+    def read(count):
+        """Returns exactly that many bytes."""
+        blocks = []
+        while count:
+            block = os.pread(handle.fileno(), count, at[0])
+            if not block:
+                raise Changed()
+            at[0] += len(block)
+            count -= len(block)
+            blocks.append(block)
+        return blocks[0] if len(blocks) == 1 else b"".join(blocks)
+
+    return read
+
+
 def check(handle, entry, may_grow):
     """Raises Changed where an open file is not the one that was seen."""
     now = os.fstat(handle)
@@ -211,7 +346,7 @@ class Bucket:
     """A bucket, or the objects in it whose keys begin with a prefix."""
 
     def __init__(self, store, url):
-        self.store, self.skipped, self.missing = store, [], None
+        self.store, self.skipped, self.missing, self.busy = store, [], None, []
         self.bucket, _, prefix = url[len("s3://"):].partition("/")
         self.prefix = prefix.strip("/") + "/" if prefix.strip("/") else ""
 

@@ -74,3 +74,54 @@ fn a_folder_that_becomes_a_link_while_it_is_copied_leads_nowhere() {
     assert_eq!(held.len(), 100);
     assert!(held.values().all(|sum| *sum == digest("public")), "what is outside was saved");
 }
+
+/// Writes a database, and dies within a change of it, so that its journal has what is to be put back; with `NAMED` the journal
+/// names another file, which SQLite would remove once that is done: `PATH NAMED`.
+const DIES: &str = r#"import os, signal, sqlite3, subprocess, sys
+path, named = sys.argv[1], sys.argv[2].encode()
+if len(sys.argv) < 4:
+    subprocess.call([sys.executable, "-I", "-B", "-c", os.environ["PROGRAM"], path, "", "dies"])
+    if named:
+        with open(path + "-journal", "ab") as file:
+            end = len(named).to_bytes(4, "big") + sum(named).to_bytes(4, "big") + bytes.fromhex("d9d505f920a163d7")
+            file.write(b"\0\0\0\1" + named + end)
+    sys.exit()
+base = sqlite3.connect(path, isolation_level=None)
+base.execute("create table a(n, t)")
+base.execute("begin")
+base.executemany("insert into a values(?, ?)", [(n, "x" * 1000) for n in range(2000)])
+base.execute("commit")
+base.execute("pragma cache_size=5")
+base.execute("begin")
+base.execute("update a set t = 'y' || t")
+os.kill(os.getpid(), signal.SIGKILL)
+"#;
+
+/// A program that died within a change: SQLite puts back what was before, in the copy. A journal that would have SQLite remove
+/// another file is not read.
+#[test]
+fn a_database_whose_writer_died_is_whole_and_its_journal_removes_nothing() {
+    let slot = Slot::new(&[("runs", "HOME/copy")]);
+    slot.write("runs/other", "other");
+    let runs = slot.home().join("data/runs");
+    let precious = slot.root.path().join("precious");
+    std::fs::write(&precious, "precious").unwrap();
+    for (name, named) in [("died.db", String::new()), ("trap.db", precious.display().to_string())] {
+        let mut command = std::process::Command::new("python3");
+        command.args(["-I", "-B", "-c", DIES]).arg(runs.join(name)).arg(named).env("PROGRAM", DIES);
+        assert!(command.status().unwrap().success());
+        assert!(runs.join(format!("{name}-journal")).metadata().unwrap().len() > 100_000);
+    }
+    let (code, state) = slot.save();
+    let failed = state["saved"][0]["failed"].as_str().unwrap();
+    assert!(code == 1 && failed.starts_with("trap.db is a database of SQLite that cannot be copied now"), "{state}");
+    assert!(precious.exists() && runs.join("died.db-journal").exists());
+    let copy = slot.home().join("copy");
+    let check = "import sqlite3, sys\nbase = sqlite3.connect(sys.argv[1])\n\
+                 print(base.execute('pragma integrity_check').fetchone()[0], base.execute(\"select count(*) from a where t like 'x%'\").fetchone()[0])";
+    let output =
+        std::process::Command::new("python3").args(["-I", "-B", "-c", check]).arg(copy.join("died.db")).output();
+    assert_eq!(String::from_utf8(output.unwrap().stdout).unwrap(), "ok 2000\n");
+    assert!(!copy.join("died.db-journal").exists() && !copy.join("trap.db").exists());
+    assert_eq!(std::fs::read_to_string(copy.join("other")).unwrap(), "other");
+}

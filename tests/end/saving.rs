@@ -39,6 +39,23 @@ fn what_is_saved_is_there_with_its_digest_and_is_not_sent_again() {
     assert_eq!(slot.written(), written, "something was sent twice");
 }
 
+/// Whoever follows a copy hears how far it is.
+#[test]
+fn a_copy_that_takes_a_while_says_how_far_it_is() {
+    let slot = Slot::new(&[("results", "s3://bucket/run1")]);
+    slot.write("results/large.bin", noise(12_000_000, 4));
+    slot.store(&json!({"rate": 4_000_000}));
+    let (code, state, said) = slot.save_and_listen();
+    assert_eq!(code, 0, "{state}");
+    let heard: Vec<(u64, u64)> = said
+        .lines()
+        .filter_map(|line| line.strip_prefix("::progress ")?.split_once(' '))
+        .map(|(done, all)| (done.parse().unwrap(), all.parse().unwrap()))
+        .collect();
+    assert!(heard.windows(2).all(|two| two[0].0 <= two[1].0), "{heard:?}");
+    assert!(heard.iter().any(|(done, all)| done < all && *all == 12_000_000), "{heard:?}");
+}
+
 #[test]
 fn the_newest_checkpoint_comes_first_then_the_rest_then_older_ones() {
     let slot = Slot::new(&[("results", "s3://bucket/a"), ("later", "s3://bucket/b")]);
@@ -180,4 +197,114 @@ fn keys_may_have_a_token_and_are_in_no_message() {
     std::fs::write(slot.home().join("keys"), format!("{keys}aws_session_token = a+session/token==\n")).unwrap();
     assert_eq!(slot.save().0, 0);
     assert_eq!(slot.held().len(), 1);
+}
+
+/// SQLite's own program of a job, which writes until it is killed: `MODE PATH`. Every row of `a` has one of `b`.
+const WRITER: &str = r#"import sqlite3, sys, time
+base = sqlite3.connect(sys.argv[2], timeout=30, isolation_level=None)
+base.execute("pragma journal_mode=" + sys.argv[1])
+base.execute("pragma synchronous=off")
+base.execute("create table a(n integer primary key, t text)")
+base.execute("create table b(n integer primary key, t text)")
+n = 0
+while True:
+    n += 1
+    base.execute("begin immediate")
+    base.execute("insert into a values(?, ?)", (n, "x" * 3000))
+    base.execute("insert into b values(?, ?)", (n, "y" * 3000))
+    base.execute("update a set t = t || 'z' where n % 5 = 0 and n > ?", (n - 50,))
+    base.execute("delete from a where n = ?", (n - 2000,))
+    base.execute("delete from b where n = ?", (n - 2000,))
+    base.execute("commit")
+    time.sleep(0.005)
+"#;
+
+/// Says what is wrong with a database, or how many rows it has.
+const CHECK: &str = r#"import sqlite3, sys
+base = sqlite3.connect(sys.argv[1])
+print(base.execute("pragma integrity_check").fetchone()[0])
+print(base.execute("select count(*) from a").fetchone() == base.execute("select count(*) from b").fetchone())
+print(base.execute("select max(n) from a").fetchone()[0])
+"#;
+
+fn python(program: &str, arguments: &[&str]) -> std::process::Command {
+    let mut command = std::process::Command::new("python3");
+    command.args(["-I", "-B", "-c", program]).args(arguments);
+    command
+}
+
+/// MLflow's database, say, to which a job writes: what is saved is of one moment, in each of SQLite's two ways to write.
+#[test]
+fn a_database_that_is_written_meanwhile_is_saved_as_it_was_at_one_moment() {
+    let mut slot = Slot::new(&[("runs", "HOME/copy")]);
+    slot.write("runs/artifacts/model", "a model");
+    let folder = slot.home().join("data/runs");
+    let mut writers: Vec<_> = ["wal", "delete"]
+        .map(|mode| {
+            let path = folder.join(format!("{mode}.db")).display().to_string();
+            python(WRITER, &[mode, &path]).stderr(std::process::Stdio::null()).spawn().unwrap()
+        })
+        .into();
+    let size = |name: &str| std::fs::metadata(folder.join(name)).map(|found| found.len()).unwrap_or_default();
+    until("they write", 20, || (size("wal.db") > 200_000 && size("delete.db") > 200_000).then_some(()));
+    let copy = slot.home().join("copy");
+    let check = |name: &str| {
+        let output = python(CHECK, &[&copy.join(name).display().to_string()]).output().unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert!(said.starts_with("ok\nTrue\n"), "{name}: {said}{}", String::from_utf8_lossy(&output.stderr));
+        said.lines().nth(2).unwrap().parse::<u64>().unwrap()
+    };
+    slot.set(&json!({"warning_s": 600}));
+    slot.ends_in(590, 1);
+    slot.run();
+    let copied = |name: &str| copy.join(name).exists();
+    until("both are saved", 40, || (copied("wal.db") && copied("delete.db")).then_some(()));
+    let first = ["wal.db", "delete.db"].map(check);
+    let grown = |at: usize, name: &str| check(name) > first[at];
+    until("what came since is saved", 40, || (grown(0, "wal.db") && grown(1, "delete.db")).then_some(()));
+    let last = ["wal.db", "delete.db"].map(check);
+    for writer in &mut writers {
+        writer.kill().unwrap();
+        writer.wait().unwrap();
+    }
+    slot.kill();
+    let (code, state) = slot.save();
+    assert_eq!(code, 0, "{state}");
+    let now = ["wal.db", "delete.db"].map(check);
+    assert!(now[0] >= last[0] && now[1] >= last[1] && last[0] > 1 && last[1] > 1, "{now:?} {last:?}");
+    let beside = ["wal.db-wal", "wal.db-shm"].iter().filter(|name| copy.join(name).exists()).count();
+    assert_eq!(beside, 0, "what belongs to another moment is beside the copy");
+    assert!(!slot.home().join("guard/.snapshot").exists());
+    // Nothing is written any more: nothing is sent again.
+    let files = |state: &serde_json::Value| state["saved"][0]["new_files"].clone();
+    let (code, again) = slot.save();
+    assert_eq!((code, files(&again)), (0, files(&state)), "{again}");
+}
+
+/// A database that is held is said, and holds up nothing else; what only looks like one is saved as it is.
+#[test]
+fn a_database_that_is_held_is_said_and_what_only_looks_like_one_is_saved_as_it_is() {
+    let slot = Slot::new(&[("runs", "HOME/copy")]);
+    let lies = [b"SQLite format 3\0".as_slice(), &[1; 5000]].concat();
+    slot.write("runs/lies.db", &lies);
+    slot.write("runs/text.db", "no database");
+    slot.write("runs/other", "other");
+    std::os::unix::fs::symlink("/etc/passwd", slot.home().join("data/runs/link.db")).unwrap();
+    let path = slot.home().join("data/runs/held.db").display().to_string();
+    let hold = "import sqlite3, sys, time\nbase = sqlite3.connect(sys.argv[1], isolation_level=None)\n\
+                base.execute('create table a(n)')\nbase.execute('begin exclusive')\nprint(1, flush=True)\ntime.sleep(600)";
+    let mut holder = python(hold, &[&path]).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut first = [0];
+    std::io::Read::read_exact(holder.stdout.as_mut().unwrap(), &mut first).unwrap();
+    let (code, state) = slot.save();
+    let failed = state["saved"][0]["failed"].as_str().unwrap().to_owned();
+    assert!(code == 1 && failed.contains("held.db is a database of SQLite that cannot be copied now"), "{state}");
+    let copied = |name: &str| std::fs::read(slot.home().join("copy").join(name)).ok();
+    assert_eq!(copied("lies.db"), Some(lies));
+    assert_eq!((copied("text.db"), copied("other")), (Some(b"no database".to_vec()), Some(b"other".to_vec())));
+    assert_eq!((copied("link.db"), copied("held.db")), (None, None));
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    let _ = slot.save();
+    assert!(copied("held.db").is_some_and(|bytes| bytes.starts_with(b"SQLite format 3")));
 }

@@ -56,7 +56,7 @@ impl StandIn {
             .collect()
     }
 
-    fn control(&self, value: &Value) {
+    pub(super) fn control(&self, value: &Value) {
         let (status, said) = ask("POST", &format!("{}/-/control", self.url), &[], &value.to_string()).unwrap();
         assert_eq!(status, 200, "{said}");
     }
@@ -189,11 +189,17 @@ impl Slot {
 
     /// Saves everything once; returns the exit code and the state.
     pub(super) fn save(&self) -> (i32, Value) {
+        let (code, state, _) = self.save_and_listen();
+        (code, state)
+    }
+
+    /// The same, with what it says meanwhile.
+    pub(super) fn save_and_listen(&self) -> (i32, Value, String) {
         let output = self.command("save").output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!said.contains(SECRET) && !said.contains("Traceback"), "{said}");
         let state = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{said}"));
-        (output.status.code().unwrap(), state)
+        (output.status.code().unwrap(), state, said)
     }
 
     /// Says when the end is; returns the state, or what the guard says is wrong.

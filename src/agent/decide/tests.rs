@@ -67,7 +67,7 @@ fn facts<'a>(
     now: &str,
 ) -> Facts<'a> {
     let (given, seen, now) = (Some(given), Some(seen), at(now));
-    Facts { limits, known, given, seen, here, now, looked: Some(now), copied: None, extended: None }
+    Facts { limits, known, given, seen, here, now, looked: Some(now), copied: None, saved: None, extended: None }
 }
 
 #[test]
@@ -116,6 +116,25 @@ fn nodes_are_stopped_once_and_what_costs_is_taken_down_at_its_end_all_the_same()
     let mut limits = limits;
     limits.at = Some(at("16:48"));
     assert!(limits.verdict(&known, &Clock { wall: at("16:48"), ..limits.mark.clone() }, false).is_some());
+}
+
+/// Its guards ended with its nodes: this machine saves what is on its hosts before they go.
+#[test]
+fn what_a_cluster_has_that_was_stopped_by_hand_is_saved_once_in_its_last_minutes() {
+    let (limits, mut known, given, here) = (limits(), known(DOWN), given(), SavedHere::default());
+    let saves = |known: &ClusterState, now: &str, seen: &GuardsReport, saved: Option<&str>| {
+        let facts = Facts { saved: saved.map(at), ..facts(&limits, known, &given, seen, &here, now) };
+        facts.saves_stopped()
+    };
+    let before = seen("16:00", GuardPhase::Waiting, None);
+    assert!(!saves(&known, "16:45", &before, None), "guards see to it");
+    let stopped = ProjectNotes { stopped: true, ..ProjectNotes::default() };
+    known.apply(Record::Noted { key: Key::project(0), notes: Notes::Project(Box::new(stopped)) }, at("16:10"));
+    assert!(!saves(&known, "16:30", &before, None), "the end is far");
+    assert!(saves(&known, "16:41", &before, None));
+    assert!(!saves(&known, "16:41", &before, Some("16:41")), "it is tried once a minute");
+    assert!(saves(&known, "16:43", &before, Some("16:41")), "it failed");
+    assert!(!saves(&known, "16:43", &seen("16:42", GuardPhase::Saved, None), Some("16:41")));
 }
 
 #[test]

@@ -18,6 +18,19 @@ fn each_end_has_a_revision_of_its_own_above_what_a_host_knows() {
     assert_eq!(GivenEnd::last(folder.path()), Some(third));
 }
 
+/// The agent's look, `keep` and `up` may give hosts an end at the same time.
+#[test]
+fn no_two_processes_ever_give_the_same_revision() {
+    let folder = tempfile::tempdir().unwrap();
+    let give = || (0..25).map(|_| GivenEnd::next(folder.path(), None, 0).unwrap().revision).collect::<Vec<_>>();
+    let mut all: Vec<u64> = std::thread::scope(|scope| {
+        let givers: Vec<_> = (0..4).map(|_| scope.spawn(give)).collect();
+        givers.into_iter().flat_map(|giver| giver.join().unwrap()).collect()
+    });
+    all.sort_unstable();
+    assert_eq!(all, (1..=100).collect::<Vec<_>>());
+}
+
 #[test]
 fn an_end_that_moved_is_given_again_and_an_estimate_of_cost_only_if_it_moved_much() {
     let folder = tempfile::tempdir().unwrap();

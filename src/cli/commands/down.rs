@@ -8,7 +8,8 @@ use crate::cli::commands::mlflow::runs_soon;
 use crate::cli::exit_code;
 use crate::cli::run::{Ended, run as run_with_events};
 use crate::cli::target;
-use crate::cluster::{self, DownOptions};
+use crate::cluster::{self, DownOptions, Proof};
+use crate::engine::Cancel;
 use crate::error::Result;
 use crate::money::describe;
 use crate::name::ClusterName;
@@ -35,6 +36,11 @@ pub(crate) struct Args {
 pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     let name = target::name(app)?;
     let lost = if args.keep_data { None } else { lost_runs(app, &name).await };
+    let (_handle, cancel) = Cancel::new();
+    let unsaved = match args.keep_data {
+        true => Vec::new(),
+        false => cluster::loss(&app.settings_to_inspect(app.plain_events(), cancel)?, &name).await,
+    };
     if !app.yes && !app.json() && app.ui.asks() {
         for line in what_goes(app, &args, &name)? {
             app.ui.error_line(&line);
@@ -42,12 +48,16 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
         if let Some(lost) = &lost {
             app.ui.error_line(&format!("  {}", lost.with_ways_out()));
         }
+        unsaved.iter().for_each(|line| app.ui.error_line(&format!("  {line}")));
         let answer = app.ui.ask(&format!("remove everything of the cluster {name}? [y/N] "));
         if !matches!(answer.trim(), "y" | "Y" | "yes") {
             return Err(usage("remove the cluster", "not confirmed; nothing was changed").into());
         }
-    } else if let Some(lost) = &lost {
-        app.ui.status(format_args!("removed with the cluster: {}", lost.with_ways_out()));
+    } else {
+        if let Some(lost) = &lost {
+            app.ui.status(format_args!("removed with the cluster: {}", lost.with_ways_out()));
+        }
+        unsaved.iter().for_each(|line| app.ui.error_line(&format!("warning: {line}")));
     }
     let options = DownOptions { keep_data: args.keep_data, purge: args.purge, release_lease: args.release_lease };
     let down = take_down(app, &name, options).await?;
@@ -68,6 +78,9 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
         for line in down.saved {
             app.ui.data(format!("  saved: {line}"));
         }
+        for line in down.lost {
+            app.ui.data(format!("  lost: {line}"));
+        }
         for line in down.kept {
             app.ui.data(format!("  kept: {line}"));
         }
@@ -82,13 +95,14 @@ pub(crate) struct Down {
     proof: Vec<String>,
     unknown: Vec<String>,
     saved: Vec<String>,
+    lost: Vec<String>,
     kept: Vec<String>,
     cost: Option<String>,
 }
 
 /// Takes a cluster down without asking; its events say what was removed, checked and kept.
 pub(crate) async fn take_down(app: &App, name: &ClusterName, options: DownOptions) -> Result<Down> {
-    let (mut proof, mut unknown, mut kept, mut saved) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let mut found = None;
     let mut cost = None;
     let ended = run_with_events(app, "down", name.as_str(), async |events, cancel| {
         let settings = app.settings(events.clone(), cancel)?;
@@ -104,6 +118,9 @@ pub(crate) async fn take_down(app: &App, name: &ClusterName, options: DownOption
         }
         for line in &done.saved {
             events.note(format!("saved: {line}"));
+        }
+        for line in &done.lost {
+            events.warn(format!("lost: {line}"));
         }
         for line in &done.kept {
             events.note(format!("kept: {line}"));
@@ -121,11 +138,12 @@ pub(crate) async fn take_down(app: &App, name: &ClusterName, options: DownOption
             true => format!("nothing of {name} is left"),
             false => format!("all of {name} that could be found is gone"),
         };
-        (proof, unknown, kept, saved) = (done.seen, done.unknown, done.kept, done.saved);
+        found = Some(done);
         Ok(Ended { summary, endpoints: Vec::new() })
     })
     .await?;
-    Ok(Down { summary: ended.summary, proof, unknown, saved, kept, cost })
+    let Proof { seen: proof, unknown, saved, lost, kept, .. } = found.unwrap_or_default();
+    Ok(Down { summary: ended.summary, proof, unknown, saved, lost, kept, cost })
 }
 
 /// What is lost of a cluster's own MLflow when it is taken down.
@@ -197,11 +215,6 @@ fn what_goes(app: &App, args: &Args, name: &ClusterName) -> Result<Vec<String>> 
             true => "what was installed for the cluster: packages, repositories, keys (--purge)".to_owned(),
             false => "what was installed for the cluster is kept (--purge removes it too)".to_owned(),
         });
-    }
-    if let Some(of_spec) = spec.and_then(|spec| spec.end.as_ref()).filter(|end| !end.save.is_empty()) {
-        let names: Vec<String> = of_spec.save.iter().map(|save| String::from(save.from.clone())).collect();
-        let how = format!("`gpucl save -c {name}` saves {} first", names.join(", "));
-        lines.push(format!("what was not saved yet is lost: {how}"));
     }
     lines.push(format!("its credentials and its state in {}", app.paths.cluster(name).display()));
     Ok(std::iter::once("to be removed:".to_owned()).chain(lines.into_iter().map(|line| format!("  {line}"))).collect())

@@ -2,14 +2,20 @@
 
 mod here;
 
+use jiff::Timestamp;
+
 use crate::agent::seen::{GuardsReport, Saved, SavedHere, all_saved_of};
+use crate::agent::watcher::Watcher;
 use crate::cli::app::App;
 use crate::cli::command_error::usage;
 use crate::cli::exit_code;
+use crate::cli::output::BytesBar;
 use crate::cli::target::Target;
-use crate::cluster;
+use crate::cluster::{self, Phase};
 use crate::engine::Cancel;
 use crate::error::{Error, ErrorKind, Result};
+use crate::name::ClusterName;
+use crate::provider::Runtime;
 use crate::spec::{SaveSpec, SaveTo};
 
 /// The arguments of `save`.
@@ -35,7 +41,8 @@ async fn save_all(app: &App, target: &Target) -> Result<()> {
     let settings = app.settings(app.plain_events(), cancel)?;
     if wanted(target).iter().any(|save| !matches!(save.to, SaveTo::Here(_))) {
         app.ui.status("saving on the hosts");
-        cluster::save_on_hosts(&settings, &target.name).await?;
+        let bar = BytesBar::new(&app.ui);
+        cluster::save_on_hosts(&settings, &target.name, &|done, all| bar.set(done, all)).await?;
     }
     pass_here(app, target, None).await.map(|_| ())
 }
@@ -53,6 +60,41 @@ pub(super) async fn before_it_goes(app: &App, target: &Target) -> Result<()> {
         app.ui.status(format_args!("saved {}", saved.line()));
     }
     is_all_saved(target)
+}
+
+/// When a `stop` saves what the spec names: no guard runs once nodes have ended, and at the end nothing is saved but by this
+/// machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum AroundStop {
+    /// It names nothing, or its agent has seen to it.
+    Never,
+    /// Before nodes end: the guard's program ends with them.
+    Before,
+    /// Once nodes have ended, as nothing is written any more then: the guard's program stays on the host.
+    After,
+    /// Not now, as the end is far: the agent does it in the last minutes.
+    AtEnd,
+}
+
+/// When a `stop` of this cluster saves.
+///
+/// # Errors
+/// If the state cannot be read.
+pub(super) fn around_stop(app: &App, name: &ClusterName) -> Result<AroundStop> {
+    let Some(known) = cluster::status(&app.paths, name)? else { return Ok(AroundStop::Never) };
+    let spec = known.state.running_spec();
+    let saves = spec.and_then(|spec| spec.end.as_ref()).is_some_and(|end| !end.save.is_empty());
+    if !saves || known.report.phase == Phase::Stopped || Watcher::why(&app.paths.cluster(name)).is_some() {
+        return Ok(AroundStop::Never);
+    }
+    let begins = known.report.end.and_then(|end| end.begins);
+    let keeps_guard =
+        known.state.projects().next().is_some() && spec.is_some_and(|spec| spec.runtime == Runtime::Native);
+    Ok(match (keeps_guard, begins.is_some_and(|begins| begins <= Timestamp::now())) {
+        (false, _) => AroundStop::Before,
+        (true, true) => AroundStop::After,
+        (true, false) => AroundStop::AtEnd,
+    })
 }
 
 /// Copies what the spec saves to this machine, for its agent. A pass that begins when the hosts have saved all is the last.

@@ -166,6 +166,10 @@ pub(crate) async fn bring_up(app: &App, args: &Args, loaded: &Loaded, purpose: P
             0 => "nothing was changed".to_owned(),
             number => human::count(number, "operation"),
         };
+        if report.is_ending {
+            let summary = "about to end: nothing was changed, and workers that are drained stay so".to_owned();
+            return Ok(Ended { summary, endpoints: report.endpoints });
+        }
         Ok(Ended {
             summary: format!("ready: {}, {changed}", human::count(report.checks, "check") + " passed"),
             endpoints: report.endpoints,

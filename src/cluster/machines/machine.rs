@@ -148,25 +148,30 @@ impl<'a> Machine<'a> {
     ///
     /// # Errors
     /// If the host does not answer, or the guard fails.
-    pub(in crate::cluster) async fn guard(&self, guard: &Guard<'_>, ask: &GuardAsk<'_>) -> Result<String> {
+    pub(in crate::cluster) async fn guard(
+        &self,
+        guard: &Guard<'_>,
+        ask: &GuardAsk<'_>,
+        on_progress: &(dyn Fn(u64, u64) + Sync),
+    ) -> Result<String> {
         match (guard, &self.way) {
             (Guard::OfHost { runtime, host: tag, guard }, Way::Here(host, _)) => {
                 let folders = HostFolders::at(host.home().to_owned());
-                self.guard_says(host, &runtime.guard_script(tag, &folders, guard, ask)).await
+                self.guard_says(host, &runtime.guard_script(tag, &folders, guard, ask), on_progress).await
             }
             (Guard::OfHost { runtime, host: tag, guard }, Way::Ssh(remote, host)) => {
                 let ssh = remote.connect(host).await?.by(host.runtime.account());
-                self.guard_says(&ssh, &runtime.guard_script(tag, &host.folders(), guard, ask)).await
+                self.guard_says(&ssh, &runtime.guard_script(tag, &host.folders(), guard, ask), on_progress).await
             }
             (Guard::InPod(guard), Way::Pod(host)) => {
                 let host = host.of_guard();
                 if !guard.always_brings {
-                    let said = self.guard_says(&host, &guard.script(ask)).await?;
+                    let said = self.guard_says(&host, &guard.script(ask), on_progress).await?;
                     if !said.trim_end().ends_with(WANTS_FILES) {
                         return Ok(said);
                     }
                 }
-                self.guard_says(&host, &guard.script_with_files(ask)?).await
+                self.guard_says(&host, &guard.script_with_files(ask)?, on_progress).await
             }
             _ => Err(Error::new(ErrorKind::Internal, format!("ask the guard on {}", self.name()))
                 .because("its cluster runs somewhere else")),
@@ -174,10 +179,19 @@ impl<'a> Machine<'a> {
     }
 
     /// Runs a script of a guard after the program that prints the time; what both print.
-    async fn guard_says(&self, host: &dyn Host, script: &str) -> Result<String> {
+    async fn guard_says(
+        &self,
+        host: &dyn Host,
+        script: &str,
+        on_progress: &(dyn Fn(u64, u64) + Sync),
+    ) -> Result<String> {
         let doing = || format!("ask the guard on {}", self.name());
         let (mut out, mut err) = (String::new(), String::new());
         let mut on_line = |stream: Stream, line: &str| {
+            if let Some((done, all)) = progress_in(line) {
+                on_progress(done, all);
+                return;
+            }
             let text = if stream == Stream::Out { &mut out } else { &mut err };
             // A state is some kilobytes.
             if text.len() < GUARD_SAYS_AT_MOST {
@@ -258,6 +272,12 @@ impl<'a> Machine<'a> {
     }
 }
 
+/// How many bytes a guard has copied, of how many, if this line of it says so: `::progress 1048576 20971520`.
+fn progress_in(line: &str) -> Option<(u64, u64)> {
+    let (done, all) = line.strip_prefix("::progress ")?.split_once(' ')?;
+    Some((done.parse().ok()?, all.parse().ok()?))
+}
+
 /// The most that a guard's answer may be, in bytes.
 const GUARD_SAYS_AT_MOST: usize = 1 << 20;
 
@@ -301,6 +321,15 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt as _, symlink};
 
     use super::*;
+
+    #[test]
+    fn only_what_says_how_far_a_copy_is_is_taken_for_that() {
+        assert_eq!(progress_in("::progress 1048576 20971520"), Some((1_048_576, 20_971_520)));
+        for line in ["::progress", "::progress 1", "::progress 1 2 3", "::progress -1 2", "progress 1 2", "{\"v\": 1}"]
+        {
+            assert_eq!(progress_in(line), None, "{line}");
+        }
+    }
 
     #[test]
     fn a_relative_path_begins_in_the_data_folder() {

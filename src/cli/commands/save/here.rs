@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::agent::seen::Saved;
 use crate::cli::app::App;
 use crate::cli::commands::store::copy_from_store;
+use crate::cli::output::BytesBar;
 use crate::cli::target::Target;
 use crate::error::{Error, ErrorKind, Result};
 use crate::host::{Differences, End, Here, SyncOptions, compare};
@@ -56,7 +57,7 @@ async fn from_hosts(app: &App, target: &Target, path: &str, folder: &Path) -> Re
         let from = machine.end(path, false).await?;
         let to = End::Here(Here { path: if several { folder.join(machine.name()) } else { folder.to_owned() } });
         fs_err::create_dir_all(folder).map_err(|error| Error::new(ErrorKind::Host, "save here").caused_by(&error))?;
-        match until_same(&from, &to).await {
+        match until_same(&from, &to, &BytesBar::new(&app.ui)).await {
             // Nobody wrote there: there is nothing to save.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             copied => copied?,
@@ -66,12 +67,12 @@ async fn from_hosts(app: &App, target: &Target, path: &str, folder: &Path) -> Re
 }
 
 /// Copies until both are the same, by the digests of what differs in time or size, and at the end of everything.
-async fn until_same(from: &End<'_>, to: &End<'_>) -> Result<()> {
+async fn until_same(from: &End<'_>, to: &End<'_>, bar: &BytesBar) -> Result<()> {
     let by_digest = || SyncOptions { checksum: true, ..SyncOptions::default() };
     // By size and time first, which is fast; two files of one size may have one time.
     let mut options = SyncOptions::default();
     for _ in 0..PASSES {
-        compare(from, to, options).await?.carry_out(&mut |_| {}).await?;
+        compare(from, to, options).await?.carry_out(&mut |progress| bar.set(progress.done, progress.all)).await?;
         if compare(from, to, by_digest()).await?.is_nothing() {
             return Ok(());
         }
