@@ -148,6 +148,10 @@ end-containers: testbed-up
 end-rounds:
     cargo test --test main end::rounds -- --ignored --nocapture
 
+# news of a real cluster on this machine, from `up` to `down` (eight minutes)
+end-troubles:
+    cargo test --test main -- --ignored --nocapture --test-threads=1 costs::news
+
 # a job that goes on although its cluster ends, and an end that is called off, on this machine (ten minutes)
 end-story:
     cargo test --test main -- --ignored --nocapture --test-threads=1 scenario::slot end::ray
