@@ -9,7 +9,8 @@ mod said;
 mod send;
 
 use std::collections::BTreeMap;
-use std::io::{Read as _, Seek as _, Write as _};
+use std::io::{Seek as _, Write as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -211,10 +212,10 @@ impl Sending {
         if matches!(ended, Ok(Ok(status)) if status.success()) {
             return Ok(());
         }
-        let mut why = String::new();
-        let _ = self.output.rewind();
-        let _ = self.output.take(RECORD_LIMIT).read_to_string(&mut why);
-        Err(match why.trim() {
+        // Without moving its place, which that process writes at.
+        let mut why = [0; 1024];
+        let read = self.output.read_at(&mut why, 0).unwrap_or_default();
+        Err(match String::from_utf8_lossy(&why[..read]).trim() {
             "" => format!("no answer within {} s", limit.as_secs()),
             why => why.to_owned(),
         })

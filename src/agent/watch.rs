@@ -150,8 +150,10 @@ impl Watch {
                 return;
             }
             self.hear_errands();
+            let act = self.verdict();
+            // By a clock that is no earlier: what the end brings with it is said before the cluster is gone.
             self.send_news();
-            if let Some(act) = self.verdict()
+            if let Some(act) = act
                 && self.end(&act).await
             {
                 return;

@@ -8,16 +8,13 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use reqwest::header::CONTENT_TYPE;
-use reqwest::{StatusCode, Url};
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::AsyncWriteExt as _;
 
 use super::Parcel;
 use super::said::{self, Step};
-use crate::provider::kit::http::client;
+use crate::provider::kit::http::post_json;
 use crate::spec::Route;
-use crate::util::http::innermost;
 use crate::util::{child, human};
 
 /// How often and how long it is tried.
@@ -108,23 +105,12 @@ async fn attempt(route: &Route, text: &[u8], environment: &BTreeMap<String, Stri
 
 /// Posts it. The answer is not read: its status says enough, and its text is anybody's.
 async fn post(url: &str, text: &[u8], place: &str) -> Result<(), Refused> {
-    let refused = |why: String, may_change| Refused { why, may_change };
-    let url = Url::parse(url).map_err(|_| refused(format!("the webhook at {place} is not a URL"), false))?;
-    let http = client(&url).build();
-    let http = http.map_err(|error| refused(format!("{place} cannot be reached: {}", innermost(&error)), true))?;
-    let sent = http.post(url).header(CONTENT_TYPE, "application/json").body(text.to_vec()).send().await;
-    let status = match sent.map_err(reqwest::Error::without_url) {
-        Ok(answer) => answer.status(),
-        Err(error) => return Err(refused(format!("{place} cannot be reached: {}", innermost(&error)), true)),
-    };
-    let may_change = status.is_server_error()
-        || [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_EARLY, StatusCode::TOO_MANY_REQUESTS].contains(&status);
-    match status {
-        status if status.is_success() => Ok(()),
-        status if status.is_redirection() => {
-            Err(refused(format!("{place} answered {}: redirects are not followed", status.as_u16()), false))
-        }
-        status => Err(refused(format!("{place} answered {}", status.as_u16()), may_change)),
+    let refused = |why: String, may_change| Err(Refused { why: format!("{place} {why}"), may_change });
+    match post_json(url, text.to_vec()).await {
+        Ok(200..300) => Ok(()),
+        Ok(status @ 300..400) => refused(format!("answered {status}: redirects are not followed"), false),
+        Ok(status) => refused(format!("answered {status}"), status >= 500 || [408, 425, 429].contains(&status)),
+        Err(why) => refused(format!("cannot be reached: {why}"), true),
     }
 }
 

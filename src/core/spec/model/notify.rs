@@ -42,12 +42,11 @@ impl PartialEq for NotifySpec {
 
 /// The address of a webhook.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged)]
+#[serde(untagged, deny_unknown_fields)]
 pub enum Webhook {
     /// It itself.
     Url(WebhookUrl),
     /// It is the first line of a file.
-    #[serde(deny_unknown_fields)]
     File {
         /// The file, which only the user can read; relative to the spec's folder.
         file: String,
@@ -173,7 +172,6 @@ impl std::fmt::Debug for Route {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
 
     #[test]
     fn only_the_host_of_a_webhook_is_shown_and_recorded() {
