@@ -17,9 +17,9 @@ const MOST: usize = 1000;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct JobsSeen {
-    version: u32,
+    pub(super) version: u32,
     /// Those that had ended when they were looked at first: no news.
-    before: Vec<String>,
+    pub(super) before: Vec<String>,
     /// The others, each with Ray's status.
     pub(super) ended: Vec<(String, String)>,
 }

@@ -119,7 +119,7 @@ struct Group(Option<Pid>);
 
 impl Drop for Group {
     fn drop(&mut self) {
-        self.0.into_iter().for_each(|group| drop(kill_process_group(group, Signal::KILL)));
+        let _ = self.0.map(|group| kill_process_group(group, Signal::KILL));
     }
 }
 

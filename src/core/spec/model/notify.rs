@@ -172,7 +172,6 @@ impl std::fmt::Debug for Route {
 
 #[cfg(test)]
 mod tests {
-
     #[test]
     fn only_the_host_of_a_webhook_is_shown_and_recorded() {
         let text =
