@@ -148,7 +148,7 @@ end-containers: testbed-up
 end-rounds:
     cargo test --test main end::rounds -- --ignored --nocapture
 
-# news of a real cluster on this machine, from `up` to `down` (eight minutes)
+# news of a real cluster on this machine, from `up` to `down` (two minutes)
 end-troubles:
     cargo test --test main -- --ignored --nocapture --test-threads=1 costs::news
 

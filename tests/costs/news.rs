@@ -216,9 +216,15 @@ fn a_real_cluster_says_that_it_is_ready_what_became_of_its_job_and_that_it_is_do
     println!("{}", until("ready", 10)["text"]);
     let again = env.run(&["up"]).exits(0).stdout;
     assert!(again.contains("nothing was changed"), "{again}");
-    // Nobody follows this one: the agent sees its end at its next look.
+    until_or("the first look", 60, || folder(&env).join("jobs-seen.json").exists().then_some(()), || log(&env));
+    // Nobody follows this one: the agent knows of its end after a look, for which it would take its time.
     let _ = env.run(&["job", "submit", "--no-wait", "--id", "alone", "--", "true"]).exits(0);
-    println!("{}", until("job_ended", 400)["text"]);
+    let look = || {
+        let _ = env.run(&["agent", "--look-at-end", "-c", "demo"]).exits(0);
+        news().into_iter().find(|notice| notice["event"] == "job_ended")
+    };
+    let job = until_or("the job has ended", 90, look, || format!("{:?}\n{}", news(), log(&env)));
+    println!("{}", job["text"]);
     let _ = env.run(&["down", "--yes"]).exits(0);
     println!("{}", until("down", 10)["text"]);
     let events: Vec<String> = news().iter().map(|notice| notice["event"].as_str().unwrap().to_owned()).collect();
