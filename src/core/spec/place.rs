@@ -171,7 +171,10 @@ impl Places {
 
     fn block(&self, problem: &Problem, lines: &[&str]) -> String {
         let mark = self.mark_of(problem);
-        let field = if problem.path.is_empty() { String::new() } else { format!("{}: ", problem.path) };
+        // A URL in the place of a key is one all the same.
+        let is_of_webhook = is_within(&problem.path, "notify.webhook");
+        let path = if is_of_webhook { without_paths(&problem.path) } else { problem.path.clone() };
+        let field = if path.is_empty() { String::new() } else { format!("{path}: ") };
         let message = printable(&problem.message);
         let mut text = format!("  {}:{}:{}: {field}{message}", self.file, mark.line, mark.column);
         if let Some(line) = lines.get(mark.line.wrapping_sub(1)).filter(|line| !line.trim().is_empty()) {

@@ -10,13 +10,13 @@ use crate::agent::notice::{Notice, Said};
 
 const AT_ONCE: Tries<'_> = Tries { pauses: &[Duration::ZERO; 3], limit: Duration::from_secs(10) };
 
-/// A webhook on the loopback that answers this, one after the other, and then no more; with what it was sent.
+/// A webhook on the loopback that answers this, one after the other, and then hangs; with what it was sent.
 fn webhook(answers: &'static [&'static str]) -> (String, Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/services/s3cr3t", listener.local_addr().unwrap());
     let (sender, seen) = channel();
     std::thread::spawn(move || {
-        let mut answers = answers.iter();
+        let (mut answers, mut open) = (answers.iter(), Vec::new());
         for mut stream in listener.incoming().flatten() {
             let mut text = String::new();
             // The head says how long the rest is; the notice ends in a brace.
@@ -28,7 +28,10 @@ fn webhook(answers: &'static [&'static str]) -> (String, Receiver<String>) {
                 }
             }
             let _ = sender.send(text);
-            let Some(answer) = answers.next() else { continue };
+            let Some(answer) = answers.next() else {
+                open.push(stream);
+                continue;
+            };
             let _ = stream.write_all(format!("HTTP/1.1 {answer}\r\ncontent-length: 0\r\n\r\n").as_bytes());
         }
     });
