@@ -201,7 +201,7 @@ mod tests {
             ("{}", "notify: has neither"),
             ("{command: []}", "notify: has neither"),
             ("{command: ['']}", "notify.command"),
-            ("{command: tell}", "notify.command: is text"),
+            ("{command: tell}", "notify.command: is the text"),
         ] {
             let text = format!("name: demo\nnotify: {notify}\n");
             let error = crate::spec::parse("cluster.yaml", &text, &crate::spec::any_provider::find).unwrap_err();
