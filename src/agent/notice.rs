@@ -19,7 +19,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-pub use self::job::JobsSeen;
+pub use self::job::EndedJobs;
 pub use self::said::Said;
 pub use self::send::deliver;
 use super::end::End;

@@ -20,7 +20,7 @@ use super::end::Why;
 use super::errand::{Errand, begin};
 use super::given::GivenEnd;
 use super::limits::Limits;
-use super::notice::{self, JobsSeen, Parcel, Said};
+use super::notice::{self, EndedJobs, Parcel, Said};
 use super::seen::{GuardsReport, SavedHere, all_saved_of};
 use super::watcher::{Watcher, lock_file, log, output_file, watcher};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
@@ -254,7 +254,7 @@ impl Watch {
     /// Sends the news that is due, each by a process that nobody waits for.
     fn send_news(&mut self) {
         let (Some(route), Some(limits)) = (notice::kept_route(&self.folder), &self.limits) else { return };
-        let (jobs, said) = (JobsSeen::of(&self.folder), Said::of(&self.folder));
+        let (jobs, said) = (EndedJobs::of(&self.folder), Said::of(&self.folder));
         let due = self.with_facts(|facts| facts.notices(jobs.as_ref(), &said)).unwrap_or_default();
         let new = due.into_iter().filter(|(key, _)| !self.notices.contains(key)).take(NOTICES_AT_ONCE);
         let mut failed = None;

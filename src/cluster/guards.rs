@@ -12,7 +12,7 @@ use super::settings::Settings;
 use super::which_machine::refuse_other_machine;
 use crate::agent::end::End;
 use crate::agent::given::GivenEnd;
-use crate::agent::notice::JobsSeen;
+use crate::agent::notice::EndedJobs;
 use crate::agent::seen::{GuardState, GuardsReport, HostGuard};
 use crate::engine::Ledger;
 use crate::error::{Doing as _, Error, ErrorKind, Result};
@@ -61,7 +61,7 @@ pub async fn look_at_jobs(settings: &Settings, name: &ClusterName) -> Result<()>
     };
     let late = |_| Error::new(ErrorKind::Timeout, "list the jobs").because("Ray did not answer in time");
     let jobs = tokio::time::timeout(ANSWERS_WITHIN, look).await.map_err(late)??;
-    JobsSeen::record(&folder, &jobs)
+    EndedJobs::record(&folder, &jobs)
 }
 
 /// Looks at the guards of a cluster. `None` if it has none.

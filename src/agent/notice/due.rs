@@ -5,7 +5,7 @@ mod tests;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{JobsSeen, Notice, Said};
+use super::{EndedJobs, Notice, Said};
 use crate::agent::decide::Facts;
 use crate::agent::end::End;
 use crate::agent::seen::all_saved;
@@ -20,7 +20,7 @@ const SLACK: SignedDuration = SignedDuration::from_mins(5);
 
 impl Facts<'_> {
     /// The news that is due and was not said, most important first, each with its key.
-    pub(in crate::agent) fn notices(&self, jobs: Option<&JobsSeen>, said: &Said) -> Vec<(String, Notice)> {
+    pub(in crate::agent) fn notices(&self, jobs: Option<&EndedJobs>, said: &Said) -> Vec<(String, Notice)> {
         let idle = self.idle_end().map(|end| (end, BEFORE_IDLE));
         let ends = self.end().map(|end| (end, BEFORE_END)).into_iter().chain(idle);
         let soon = ends.filter_map(|(end, steps)| self.ends_soon(end, steps, said));

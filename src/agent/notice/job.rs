@@ -16,7 +16,7 @@ const MOST: usize = 1000;
 /// The jobs of a cluster that have ended.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct JobsSeen {
+pub struct EndedJobs {
     pub(super) version: u32,
     /// Those that had ended when they were looked at first: no news.
     pub(super) before: Vec<String>,
@@ -24,7 +24,7 @@ pub struct JobsSeen {
     pub(super) ended: Vec<(String, String)>,
 }
 
-impl JobsSeen {
+impl EndedJobs {
     /// Reads the record of a cluster.
     pub fn of(folder: &Path) -> Option<Self> {
         serde_json::from_slice(&read_within(&file(folder), RECORD_LIMIT).ok()?).ok()
@@ -73,13 +73,13 @@ mod tests {
                 serde_json::json!({"type": "SUBMISSION", "submission_id": id, "status": status, "entrypoint": "x"});
             serde_json::from_value(text).unwrap()
         };
-        let first = JobsSeen::next(None, &[job("a", "FAILED"), job("b", "RUNNING")]);
+        let first = EndedJobs::next(None, &[job("a", "FAILED"), job("b", "RUNNING")]);
         assert_eq!(first.ended, []);
-        let second = JobsSeen::next(Some(first), &[job("a", "FAILED"), job("b", "SUCCEEDED"), job("c", "PENDING")]);
+        let second = EndedJobs::next(Some(first), &[job("a", "FAILED"), job("b", "SUCCEEDED"), job("c", "PENDING")]);
         assert_eq!(second.ended, [("b".to_owned(), "SUCCEEDED".to_owned())]);
         let driver = serde_json::json!({"type": "DRIVER", "job_id": "01", "status": "SUCCEEDED", "entrypoint": ""});
         let third =
-            JobsSeen::next(Some(second.clone()), &[job("b", "SUCCEEDED"), serde_json::from_value(driver).unwrap()]);
+            EndedJobs::next(Some(second.clone()), &[job("b", "SUCCEEDED"), serde_json::from_value(driver).unwrap()]);
         assert_eq!(third.ended, second.ended, "a program that connected by itself is no job");
     }
 }

@@ -8,7 +8,7 @@ use super::model::webhook_fault;
 use super::{Loaded, NotifySpec, Route, Webhook};
 use crate::error::Result;
 use crate::util::digest;
-use crate::util::fs::{RECORD_LIMIT, open_regular, read_own_text_within};
+use crate::util::fs::{RECORD_LIMIT, open_regular, read_own_text_within, resolve};
 
 /// The largest file of a command whose content is part of an answer, in bytes.
 const LARGEST: u64 = 1 << 30;
@@ -26,7 +26,7 @@ pub(super) fn read_route(loaded: &mut Loaded, folder: &Path, home: Option<&Path>
 fn route(notify: &NotifySpec, folder: &Path, home: &Path) -> Result<Route, (&'static str, String)> {
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let unknown = |error: std::io::Error| ("notify", format!("cannot be used: {error}"));
-    let folder = fs_err::canonicalize(folder).map_err(unknown)?;
+    let folder = resolve(folder).map_err(unknown)?.unwrap_or_else(|| folder.to_owned());
     match &notify.webhook {
         Some(Webhook::Url(url)) => Ok(Route::Webhook { url: url.expose().to_owned() }),
         Some(Webhook::File { file }) => {
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn a_command_is_bound_to_the_files_of_the_folder_that_it_names() {
         let bench = Bench(tempfile::tempdir().unwrap());
-        let folder = bench.0.path().canonicalize().unwrap();
+        let folder = resolve(bench.0.path()).unwrap().unwrap();
         bench.write("notify.sh", "#!/bin/sh\n", 0o755);
         let route = bench.route("{command: [./notify.sh, --quiet]}").unwrap();
         assert_eq!((route.changed(), route.place()), (None, folder.join("./notify.sh").display().to_string()));

@@ -2,7 +2,7 @@
 
 use crate::agent::decide::tests::{DOWN, at, facts, given, known, limits, seen};
 use crate::agent::notice::said;
-use crate::agent::notice::{Event, JobsSeen, Notice, Said};
+use crate::agent::notice::{EndedJobs, Event, Notice, Said};
 use crate::agent::seen::{GuardPhase, SavedHere};
 
 /// What is due at a time on 21 November for a cluster that ends at 16:50, with its guard in this phase; it is said then.
@@ -93,7 +93,7 @@ fn a_job_that_has_ended_is_said_once_and_what_hosts_write_is_made_plain() {
     let (limits, known, given, here) = (limits(), known(DOWN), given(), SavedHere::default());
     let seen = seen("12:00", GuardPhase::Waiting, None);
     let ended = ["job-1", "<!channel>\u{1b}[2J"].map(|id| (id.to_owned(), "FAILED".to_owned()));
-    let jobs = JobsSeen { ended: ended.into(), ..JobsSeen::default() };
+    let jobs = EndedJobs { ended: ended.into(), ..EndedJobs::default() };
     let due = || facts(&limits, &known, &given, &seen, &here, "12:00").notices(Some(&jobs), &Said::of(folder.path()));
     let first = due();
     assert_eq!(first[0].1.text, "job job-1 on demo has ended: failed");
