@@ -161,7 +161,7 @@ end-story:
 
 # what people do by hand in the last minutes, two clusters on one machine, and an agent that is killed (ten minutes)
 end-troubles:
-    cargo test --test main -- --ignored --nocapture --test-threads=1 end::troubles costs::ending::an_agent
+    cargo test --test main -- --ignored --nocapture --test-threads=1 end::troubles costs::ending::an_agent costs::news
 
 # two programs that renew one login at Chameleon at once, a hundred times
 login-rounds:

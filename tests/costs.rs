@@ -3,6 +3,7 @@
 mod deadline;
 mod ending;
 mod idle;
+mod news;
 mod shown;
 
 use std::os::unix::fs::PermissionsExt as _;

@@ -1,7 +1,7 @@
 //! What the agent of a cluster's end does next, from what it knows: pure.
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use std::time::Duration;
 
@@ -65,7 +65,7 @@ pub(super) enum Act {
 }
 
 impl Facts<'_> {
-    fn spec(&self) -> Option<&Spec> {
+    pub(super) fn spec(&self) -> Option<&Spec> {
         self.known.running_spec()
     }
 
@@ -91,8 +91,7 @@ impl Facts<'_> {
     }
 
     fn idle(&self) -> Option<Act> {
-        let (spec, seen) = (self.spec()?.idle.as_ref()?, self.seen?);
-        let end = End::idle(spec, self.limits, seen)?;
+        let (spec, seen, end) = (self.spec()?.idle.as_ref()?, self.seen?, self.idle_end()?);
         if end.at > self.now || between(seen.at, self.now) > FRESH || !self.runs() {
             return None;
         }
@@ -100,9 +99,15 @@ impl Facts<'_> {
         Some(if spec.then == Then::Stop { Act::Stop(why) } else { Act::Down(why) })
     }
 
+    /// When it ends as nobody uses it, if nobody does.
+    pub(super) fn idle_end(&self) -> Option<End> {
+        End::idle(self.spec()?.idle.as_ref()?, self.limits, self.seen?)
+    }
+
     /// When hosts are to be looked at again; `None` if nothing runs on them, or nothing of theirs matters.
     pub(super) fn next_look(&self) -> Option<Timestamp> {
-        let spec = self.spec().filter(|spec| spec.end.is_some() || spec.idle.is_some())?;
+        let matters = |spec: &&Spec| spec.end.is_some() || spec.idle.is_some() || spec.notify.is_some();
+        let spec = self.spec().filter(matters)?;
         if !self.runs() || !self.was_ready() {
             return None;
         }
@@ -159,12 +164,12 @@ impl Facts<'_> {
         is_time && self.extended.is_none_or(|at| between(at, self.now) >= EXTENDS_EVERY)
     }
 
-    fn end(&self) -> Option<End> {
+    pub(super) fn end(&self) -> Option<End> {
         End::all(Some(self.limits), self.known, self.now).into_iter().next()
     }
 
     /// Whether the guards have saved all before the end as it is known, and all that goes to this machine is here.
-    fn is_all_saved(&self) -> bool {
+    pub(super) fn is_all_saved(&self) -> bool {
         let Some(given) = self.given.filter(|given| given.is(self.end())) else { return false };
         self.seen.is_some_and(|seen| seen.all_saved(given.revision)) && (!self.has_here() || self.is_all_here())
     }
@@ -189,7 +194,7 @@ impl Facts<'_> {
         self.known.ready_since.is_some() || self.seen.is_some() || self.given.is_some()
     }
 
-    fn runs(&self) -> bool {
+    pub(super) fn runs(&self) -> bool {
         let projects = self.known.projects().map(|(_, project)| project.stopped);
         let mut stopped = projects.chain(self.known.platform().map(|platform| platform.stopped));
         stopped.any(|stopped| !stopped)

@@ -13,6 +13,7 @@ mod errand;
 pub mod given;
 mod job_end;
 pub mod limits;
+pub mod notice;
 mod scheduled_up;
 pub mod seen;
 mod watch;

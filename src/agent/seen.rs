@@ -281,15 +281,18 @@ impl SavedHere {
 
 /// All that is known of what was saved of a cluster, on hosts and here.
 pub fn all_saved_of(folder: &Path) -> Vec<Saved> {
-    let of_hosts = GuardsReport::of(folder).into_iter().flat_map(|seen| seen.hosts);
-    let of_hosts = of_hosts.flat_map(|host| {
-        let many = host.host != "host-0";
-        host.guard.into_iter().flat_map(|guard| guard.saved).map(move |saved| match many {
-            true => Saved { from: format!("{} of {}", saved.from, host.host), ..saved },
-            false => saved,
+    all_saved(GuardsReport::of(folder).as_ref(), &SavedHere::of(folder))
+}
+
+/// The same from these records.
+pub(super) fn all_saved(seen: Option<&GuardsReport>, here: &SavedHere) -> Vec<Saved> {
+    let of_hosts = seen.into_iter().flat_map(GuardsReport::guards).flat_map(|(host, guard)| {
+        guard.saved.iter().map(move |saved| match host {
+            "host-0" => saved.clone(),
+            other => Saved { from: format!("{} of {other}", saved.from), ..saved.clone() },
         })
     });
-    of_hosts.chain(SavedHere::of(folder).saved).collect()
+    of_hosts.chain(here.saved.iter().cloned()).collect()
 }
 
 /// Removes both records.

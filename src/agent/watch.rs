@@ -4,6 +4,7 @@
 //! way to remove a cluster, and retries until that succeeds. Looking at hosts, copying to this machine and extending are
 //! commands too, which run beside it: a host that is silent delays no deadline.
 
+use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -18,8 +19,9 @@ use super::end::Why;
 use super::errand::{Errand, begin};
 use super::given::GivenEnd;
 use super::limits::Limits;
+use super::notice::{self, EndedJobs, Parcel, Said};
 use super::seen::{GuardsReport, SavedHere};
-use super::watcher::{Watcher, lock_file, output_file, watcher};
+use super::watcher::{Watcher, lock_file, log, output_file, watcher};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::name::ClusterName;
 use crate::state::{ClusterState, Lock, Paths, Store};
@@ -41,6 +43,8 @@ const LOCKED_PAUSE: Duration = Duration::from_secs(1);
 const UP_MAY_FINISH: Duration = Duration::from_secs(30);
 /// How long the last copy may take before a cluster that nobody uses is taken down.
 const LAST_COPY_MAY_TAKE: Duration = Duration::from_secs(3600);
+/// How many notices are begun at once: of many jobs that end together, the others follow.
+const NOTICES_AT_ONCE: usize = 4;
 /// The exit code of `gpucl down` when another gpucl works on the cluster.
 const LOCKED: i32 = 4;
 /// The exit code of `gpucl down` when the cluster has no state any more.
@@ -103,6 +107,7 @@ pub async fn watch(watched: Watched) -> Result<()> {
         limits: None,
         said: String::new(),
         errands: Errands::default(),
+        notices: BTreeSet::new(),
     }
     .run()
     .await;
@@ -121,6 +126,8 @@ struct Watch {
     /// The last message about a read error.
     said: String,
     errands: Errands,
+    /// The keys of the notices that were begun.
+    notices: BTreeSet<String>,
 }
 
 /// What runs beside the agent, and when each was last begun.
@@ -144,7 +151,10 @@ impl Watch {
                 return;
             }
             self.hear_errands();
-            if let Some(act) = self.verdict()
+            let act = self.verdict();
+            // By a clock that is no earlier: what the end brings with it is said before the cluster is gone.
+            self.send_news();
+            if let Some(act) = act
                 && self.end(&act).await
             {
                 return;
@@ -246,6 +256,28 @@ impl Watch {
                 None
             }
         }
+    }
+
+    /// Sends the news that is due, each by a process that nobody waits for.
+    fn send_news(&mut self) {
+        let (Some(route), Some(limits)) = (notice::kept_route(&self.folder), &self.limits) else { return };
+        let (jobs, said) = (EndedJobs::of(&self.folder), Said::of(&self.folder));
+        let due = self.with_facts(|facts| facts.notices(jobs.as_ref(), &said)).unwrap_or_default();
+        let new = due.into_iter().filter(|(key, _)| !self.notices.contains(key)).take(NOTICES_AT_ONCE);
+        let mut failed = None;
+        for (key, notice) in new.collect::<Vec<_>>() {
+            self.notices.insert(key.clone());
+            let (route, folder) = (route.clone(), Some(self.folder.clone()));
+            let parcel = Parcel { route, folder, key, again: false, notice };
+            let start = |program: &Path| {
+                let log = open_append(&log(&self.folder))?.into();
+                notice::start(program, Some(&limits.start.environment), log, &parcel)
+            };
+            // If the program was removed meanwhile, this process's own executable sends it.
+            let started = start(&limits.start.program).or_else(|_| start(Path::new("/proc/self/exe")));
+            failed = started.err().or(failed);
+        }
+        failed.into_iter().for_each(|error| self.complain(&format!("no news is sent: {error}")));
     }
 
     /// Takes note of errands that have ended.

@@ -165,6 +165,7 @@ pub async fn lift(folder: &Path) -> Result<()> {
     end_watcher(folder).await?;
     super::given::forget(folder).doing(ErrorKind::State, doing)?;
     super::seen::forget(folder).doing(ErrorKind::State, doing)?;
+    super::notice::forget(folder).doing(ErrorKind::State, doing)?;
     for path in [secrets_file(folder), watcher_file(folder), log(folder), output_file(folder), lock_file(folder)] {
         remove_file(&path).doing(ErrorKind::State, doing)?;
     }

@@ -12,6 +12,7 @@ pub mod exit_code;
 mod global;
 mod help;
 mod money;
+mod notice;
 mod output;
 mod own_files;
 pub mod portal;

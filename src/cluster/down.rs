@@ -193,6 +193,7 @@ fn bare_spec(name: &ClusterName, provider: &str, runtime: Runtime) -> Spec {
         max_cost: None,
         end: None,
         idle: None,
+        notify: None,
         ask_above: None,
         outputs: Vec::new(),
     }

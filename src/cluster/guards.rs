@@ -1,16 +1,18 @@
 //! The guards on the hosts of a cluster: they are given its end, and asked how far they are. Both is one round trip.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use jiff::Timestamp;
 
+use super::limits::has_limits;
 use super::machines::{Guard, Machines, PodGuard};
 use super::settings::Settings;
 use super::which_machine::refuse_other_machine;
 use crate::agent::end::End;
 use crate::agent::given::GivenEnd;
+use crate::agent::notice::EndedJobs;
 use crate::agent::seen::{GuardState, GuardsReport, HostGuard};
 use crate::engine::Ledger;
 use crate::error::{Doing as _, Error, ErrorKind, Result};
@@ -34,8 +36,10 @@ const PROVIDER_WITHIN: Duration = Duration::from_secs(40);
 pub async fn look_at_end(settings: &Settings, name: &ClusterName) -> Result<Option<GuardsReport>> {
     let Some(store) = Store::open(&settings.paths, name)? else { return Err(super::unknown(&settings.paths, name)) };
     refuse_other_machine(&settings.paths, store.state(), "look at the end of")?;
+    let has_limits = store.state().running_spec().is_some_and(has_limits);
     // What fails here is known as it was: hosts can be looked at all the same.
-    let found = learn_of_moved_end(settings, name, &store).await.unwrap_or_else(|error| {
+    let looked = if has_limits { learn_of_moved_end(settings, name, &store).await } else { Ok(Found::Reserved) };
+    let found = looked.unwrap_or_else(|error| {
         settings.events.warn(format!("the provider was not asked whether the end has moved: {error}"));
         Found::Reserved
     });
@@ -45,6 +49,25 @@ pub async fn look_at_end(settings: &Settings, name: &ClusterName) -> Result<Opti
         learn_of_early_end(settings, name, seen.as_ref())?;
     }
     Ok(seen)
+}
+
+/// Looks which jobs have ended, if the spec of the cluster has `notify`.
+///
+/// # Errors
+/// If the cluster is unknown, its head does not answer, or the record cannot be written.
+pub async fn look_at_jobs(settings: &Settings, name: &ClusterName) -> Result<()> {
+    let Some(store) = Store::open(&settings.paths, name)? else { return Err(super::unknown(&settings.paths, name)) };
+    let (known, folder) = (store.state(), settings.paths.cluster(name));
+    let notifies = known.running_spec().is_some_and(|spec| spec.notify.is_some());
+    let Some(token) = crate::secret::ray_token(&folder)?.filter(|_| notifies) else { return Ok(()) };
+    let (access, environment) = (super::access(&settings.paths, known), settings.host_environment.clone());
+    let look = async {
+        let machines = Machines::of(&settings.paths, known, &settings.context(), environment, access).await?;
+        Arc::new(machines).ray(known, token).await?.jobs().await
+    };
+    let late = |_| Error::new(ErrorKind::Timeout, "list the jobs").because("Ray did not answer in time");
+    let jobs = tokio::time::timeout(ANSWERS_WITHIN, look).await.map_err(late)??;
+    EndedJobs::record(&folder, &jobs)
 }
 
 /// Looks at the guards of a cluster. `None` if it has none.

@@ -9,6 +9,7 @@ use secrecy::SecretString;
 use crate::agent::credential::keep_secrets;
 use crate::agent::end::{Cause, End};
 use crate::agent::limits::{Limits, Start};
+use crate::agent::notice::keep_route;
 use crate::agent::watcher;
 use crate::cluster::options::{Ask, UpOptions};
 use crate::cluster::settings::Settings;
@@ -106,6 +107,7 @@ impl PriceAndLimits<'_> {
         let Some(limits) = self.limits(start)? else { return watcher::lift(folder).await };
         let before = Limits::of(folder).ok().flatten();
         keep_secrets(folder, &self.options.secrets)?;
+        keep_route(folder, self.spec().notify.as_ref().and_then(|notify| notify.route.as_ref()))?;
         limits.clone().write(folder)?;
         if watcher::watcher(folder).is_none() {
             watcher::start_watcher(folder, &self.known.name, &limits.start)?;
@@ -135,7 +137,8 @@ impl PriceAndLimits<'_> {
 
     fn limits(&self, start: Option<Timestamp>) -> Result<Option<Limits>> {
         let spec = self.spec();
-        if !has_limits(spec) {
+        // Without an end the agent sends news, and has no credentials for that.
+        if !has_limits(spec) && spec.notify.is_none() {
             return Ok(None);
         }
         let base = self.known.begun.or(start).unwrap_or_else(Timestamp::now);

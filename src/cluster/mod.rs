@@ -42,7 +42,7 @@ pub use ending::{EndReport, IdleReport};
 pub(crate) use errors::{not_running, unknown};
 pub use gc::{Gc, GcOptions, Standing, TaggedResource};
 pub use growing::growing;
-pub use guards::{look_at_end, look_at_guards, save_on_hosts};
+pub use guards::{look_at_end, look_at_guards, look_at_jobs, save_on_hosts};
 pub use hosts::HostConnector;
 pub use keep::{Kept, extend, keep};
 pub use limits::{has_limits, secrets_of};

@@ -3,6 +3,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
@@ -350,7 +351,11 @@ fn beside(env: &TestEnv, spec: &Value) {
     if let Some(path) = spec["services"]["mlflow"]["external"]["credentials_file"].as_str() {
         files.insert(path.to_owned(), "[mlflow]\nmlflow_tracking_token = A\n".to_owned());
     }
+    if let Some(path) = spec["notify"]["webhook"]["file"].as_str() {
+        files.insert(path.to_owned(), "https://hooks.example.org/services/x\n".to_owned());
+    }
     for (path, text) in files.into_iter().filter(|(path, _)| !Path::new(path).is_absolute()) {
-        env.write(&path, &text);
+        let path = env.write(&path, &text);
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
     }
 }

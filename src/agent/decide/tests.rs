@@ -9,11 +9,11 @@ use crate::agent::seen::{Activity, GuardPhase, GuardState, HostGuard, Saved};
 use crate::name::{Key, Scope};
 use crate::state::{HostNotes, ItemKind, Notes, ProjectNotes, Record};
 
-fn at(text: &str) -> Timestamp {
+pub(in crate::agent) fn at(text: &str) -> Timestamp {
     format!("2026-11-21T{text}:00Z").parse().unwrap()
 }
 
-fn limits() -> Limits {
+pub(in crate::agent) fn limits() -> Limits {
     let start = Start { program: "gpucl".into(), environment: BTreeMap::new(), here: "/".into() };
     let mark = Clock { wall: at("09:00"), since_boot_ms: 0, boot: "this".to_owned() };
     let mut limits = Limits::new(None, None, None, start);
@@ -22,7 +22,7 @@ fn limits() -> Limits {
 }
 
 /// A cluster whose hosts end at 16:50.
-fn known(spec: &str) -> ClusterState {
+pub(in crate::agent) fn known(spec: &str) -> ClusterState {
     let scope = Scope { owner: "abcdefgh".parse().unwrap(), cluster: "demo".parse().unwrap() };
     let mut known = ClusterState::new(&scope, at("09:00"));
     let text = format!("name: demo\n{spec}");
@@ -42,12 +42,12 @@ fn known(spec: &str) -> ClusterState {
     known
 }
 
-fn given() -> GivenEnd {
+pub(in crate::agent) fn given() -> GivenEnd {
     let folder = tempfile::tempdir().unwrap();
     GivenEnd::next(folder.path(), Some(End { at: at("16:50"), why: Cause::WallClock }), 2).unwrap()
 }
 
-fn seen(when: &str, phase: GuardPhase, idle_since: Option<&str>) -> GuardsReport {
+pub(in crate::agent) fn seen(when: &str, phase: GuardPhase, idle_since: Option<&str>) -> GuardsReport {
     let saved = vec![Saved { complete: phase.is_done(), ..Saved::default() }];
     let activity = Some(Activity { since: idle_since.map(at), saw: None });
     let guard = GuardState { phase, revision: 3, saved, activity, ..GuardState::default() };
@@ -55,10 +55,10 @@ fn seen(when: &str, phase: GuardPhase, idle_since: Option<&str>) -> GuardsReport
     GuardsReport::new(at(when), vec![host], &[Some(at(when))])
 }
 
-const DOWN: &str = "end: {warning: 10m, save: [{from: results, to: /project/me}]}\n";
+pub(in crate::agent) const DOWN: &str = "end: {warning: 10m, save: [{from: results, to: /project/me}]}\n";
 const HERE: &str = "end: {warning: 10m, save: [{from: results, to: here:results}]}\n";
 
-fn facts<'a>(
+pub(in crate::agent) fn facts<'a>(
     limits: &'a Limits,
     known: &'a ClusterState,
     given: &'a GivenEnd,

@@ -7,6 +7,7 @@ use crate::agent::{Watched, watch};
 use crate::cli::app::App;
 use crate::cli::commands::end;
 use crate::cli::exit_code;
+use crate::cli::notice;
 use crate::cli::spec_args::SpecArgs;
 use crate::cli::target;
 
@@ -51,6 +52,9 @@ struct Errand {
     /// Extend the lease by an hour, if that is possible
     #[arg(long)]
     extend: bool,
+    /// Send the notice on standard input to where the spec of its cluster says
+    #[arg(long)]
+    notify: bool,
 }
 
 pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
@@ -72,6 +76,9 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     }
     if args.errand.extend {
         return end::extend(app).await;
+    }
+    if args.errand.notify {
+        return Ok(notice::deliver(app).await);
     }
     watch(Watched { paths: app.paths.clone(), cluster: target::name(app)? }).await?;
     Ok(exit_code::DONE)

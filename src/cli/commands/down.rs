@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use crate::agent::notice::kept_route;
 use crate::cli::app::App;
 use crate::cli::command_error::usage;
 use crate::cli::commands::mlflow::runs_soon;
 use crate::cli::exit_code;
+use crate::cli::notice;
 use crate::cli::run::{Ended, run as run_with_events};
 use crate::cli::target;
 use crate::cluster::{self, DownOptions, Proof};
@@ -105,8 +107,19 @@ pub(crate) async fn take_down(app: &App, name: &ClusterName, options: DownOption
     let mut found = None;
     let mut cost = None;
     let ended = run_with_events(app, "down", name.as_str(), async |events, cancel| {
-        let settings = app.settings(events.clone(), cancel)?;
-        let done = cluster::down(&settings, name, options).await?;
+        let settings = app.settings(events.clone(), cancel.clone())?;
+        // It goes with the cluster.
+        let route = kept_route(&app.paths.cluster(name));
+        let done = match cluster::down(&settings, name, options).await {
+            Ok(done) => done,
+            Err(error) => {
+                route.iter().for_each(|route| notice::not_down(app, name, route, &error));
+                return Err(error);
+            }
+        };
+        if let Some(route) = route {
+            notice::down(app, name, route, &done, &events, &cancel).await;
+        }
         for line in &done.removed {
             events.note(format!("removed: {line}"));
         }

@@ -18,6 +18,9 @@ pub(super) async fn look(app: &App) -> anyhow::Result<u8> {
     let (_handle, cancel) = Cancel::new();
     let settings = app.settings_to_inspect(app.plain_events(), cancel)?;
     let seen = cluster::look_at_end(&settings, &name).await?;
+    if let Err(error) = cluster::look_at_jobs(&settings, &name).await {
+        app.ui.error_line(&format!("warning: it is not known which jobs have ended: {error}"));
+    }
     for host in seen.into_iter().flat_map(|seen| seen.hosts) {
         if app.json() {
             app.ui.json(&serde_json::json!({

@@ -22,6 +22,7 @@ use super::up::{self, Purpose};
 use crate::cli::app::App;
 use crate::cli::command_error::usage;
 use crate::cli::exit_code;
+use crate::cli::notice;
 use crate::cli::output::print_error;
 use crate::cli::signals::Ends;
 use crate::cli::target::Target;
@@ -196,6 +197,7 @@ impl Run<'_> {
         let (target, client) = self.reached.insert((target, client));
         match follow(app, &self.name, client, &id, self.ends.wait(), Options { raw, leave_unread: false }).await? {
             End::Ended(job) => {
+                notice::job_ended(app, &self.name, &job);
                 sweep(app, target, client).await;
                 let code = ended(app, client, &job).await;
                 self.ended = Some(job);

@@ -7,6 +7,7 @@ use crate::cli::app::App;
 use crate::cli::consent::Consent;
 use crate::cli::exit_code;
 use crate::cli::money;
+use crate::cli::notice;
 use crate::cli::output::{Table, gpu_table};
 use crate::cli::run::{Ended, run as run_with_events};
 use crate::cli::scheduled_up::{follow, start, waiting};
@@ -158,6 +159,7 @@ pub(crate) async fn bring_up(app: &App, args: &Args, loaded: &Loaded, purpose: P
                 return Ok(ended);
             }
         };
+        notice::ready(app, &name, &events, &cancel).await;
         (gpus, is_here) = (report.gpus, report.is_here);
         if !report.spending.is_none() {
             events.note(format!("it costs {}", report.spending.describe()));

@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use super::beside::{from_home, read_beside};
 use super::node::{Node, NodeKind};
+use super::notify::read_route;
 use super::place::{Places, Problem, item, join};
 use super::provider_keys::walk_provider;
 use super::sensitive::refuse_sensitive;
@@ -28,7 +29,9 @@ const SMALLEST: &str = "the smallest spec is one line: `name: demo`";
 pub fn load(path: &Path, allowed: Allowed<'_>, lookup: Lookup<'_>) -> Result<Loaded> {
     let mut loaded = load_alone(path, lookup)?;
     allowed.home.into_iter().for_each(|home| from_home(&mut loaded.spec, home));
-    read_beside(&mut loaded, path.parent().unwrap_or(Path::new("")), allowed.paths)?;
+    let folder = path.parent().unwrap_or(Path::new(""));
+    read_beside(&mut loaded, folder, allowed.paths)?;
+    read_route(&mut loaded, folder, allowed.home)?;
     refuse_sensitive(&loaded, allowed.mounts)?;
     Ok(loaded)
 }

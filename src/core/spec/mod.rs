@@ -22,6 +22,7 @@ mod load;
 mod loaded;
 mod model;
 mod node;
+mod notify;
 mod place;
 mod provider_keys;
 mod ray_node;
@@ -39,10 +40,10 @@ pub use loaded::Loaded;
 pub use model::{
     ASK_ABOVE, Amount, Bucket, BuildSpec, Capacity, DEFAULT_RAY_VERSION, DataSource, DataSpec, Deadline, EndSpec,
     ExternalMlflow, ExternalStore, FileSpec, Fragment, GpuProof, GrafanaSpec, HeadSpec, HostChoice, IMAGE_NAMES,
-    IdleSpec, Images, JupyterSpec, MLFLOW_VERSION, Memory, MlflowSpec, MountSource, MountSpec, ObjectStoreSpec,
-    OutputPath, Partial, Per, PrometheusSpec, ProviderChoice, RaySpec, SaveFrom, SaveSpec, SaveTo, ServeAnswer,
-    ServeMethod, ServeRequest, ServeSpec, Services, ServicesSpec, SetupSpec, Spec, StoreKind, Switchable, Then,
-    Timeouts, WORK_FOLDER, WorkerGroup, Workers, same_name,
+    IdleSpec, Images, JupyterSpec, MLFLOW_VERSION, Memory, MlflowSpec, MountSource, MountSpec, NotifySpec,
+    ObjectStoreSpec, OutputPath, Partial, Per, PrometheusSpec, ProviderChoice, RaySpec, Route, SaveFrom, SaveSpec,
+    SaveTo, ServeAnswer, ServeMethod, ServeRequest, ServeSpec, Services, ServicesSpec, SetupSpec, Spec, StoreKind,
+    Switchable, Then, Timeouts, WORK_FOLDER, Webhook, WebhookUrl, WorkerGroup, Workers, same_name,
 };
 pub use place::Places;
 pub use provider_keys::check_settings;

@@ -6,6 +6,7 @@ mod files;
 mod limits;
 mod memory;
 mod mounts;
+mod notify;
 mod outputs;
 mod serve;
 mod services;
@@ -25,6 +26,8 @@ pub use self::files::FileSpec;
 pub use self::limits::{ASK_ABOVE, Amount, Deadline};
 pub use self::memory::Memory;
 pub use self::mounts::{MountSource, MountSpec};
+pub(in crate::spec) use self::notify::fault as webhook_fault;
+pub use self::notify::{NotifySpec, Route, Webhook, WebhookUrl};
 pub use self::outputs::{OutputPath, same_name};
 pub use self::serve::{ServeAnswer, ServeMethod, ServeRequest, ServeSpec};
 use self::services::PrometheusChoice;
@@ -129,6 +132,9 @@ pub struct Spec {
     /// What happens when nobody uses the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle: Option<IdleSpec>,
+    /// Where the news of the cluster goes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub notify: Option<NotifySpec>,
     /// `up` asks before it creates anything that costs more than this per hour, if that is less than the user's own limit
     /// (`--ask-above`, `5 USD` when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -75,7 +75,7 @@ pub struct Places {
 impl Places {
     /// Creates the positions of a text that is not parsed yet.
     pub(super) fn of_text(file: &str, text: &str) -> Self {
-        Self { file: file.to_owned(), text: text.to_owned(), marks: BTreeMap::new(), keys: BTreeMap::new() }
+        Self { file: file.to_owned(), text: without_webhooks(text), marks: BTreeMap::new(), keys: BTreeMap::new() }
     }
 
     /// Adds the positions of everything in the tree.
@@ -171,7 +171,10 @@ impl Places {
 
     fn block(&self, problem: &Problem, lines: &[&str]) -> String {
         let mark = self.mark_of(problem);
-        let field = if problem.path.is_empty() { String::new() } else { format!("{}: ", problem.path) };
+        // A URL in the place of a key is one all the same.
+        let is_of_webhook = is_within(&problem.path, "notify.webhook");
+        let path = if is_of_webhook { without_paths(&problem.path) } else { problem.path.clone() };
+        let field = if path.is_empty() { String::new() } else { format!("{path}: ") };
         let message = printable(&problem.message);
         let mut text = format!("  {}:{}:{}: {field}{message}", self.file, mark.line, mark.column);
         if let Some(line) = lines.get(mark.line.wrapping_sub(1)).filter(|line| !line.trim().is_empty()) {
@@ -184,6 +187,33 @@ impl Places {
         }
         text
     }
+}
+
+/// The text without what follows the hosts in URLs of webhooks: whoever knows one can write there, and errors show lines of
+/// the file. All columns stay.
+fn without_webhooks(text: &str) -> String {
+    let mut is_below = false;
+    let hidden = |line: &str| {
+        let is_of_webhook = line.contains("webhook");
+        let hides = std::mem::replace(&mut is_below, is_of_webhook) || is_of_webhook;
+        if hides { without_paths(line) } else { line.to_owned() }
+    };
+    text.split_inclusive(['\n', '\r']).map(hidden).collect()
+}
+
+/// The line with asterisks for what is not scheme and host of a URL in it.
+fn without_paths(line: &str) -> String {
+    let ends_word = |letter: char| letter.is_whitespace() || "'\",{}[]".contains(letter);
+    let stars = |text: &str| "*".repeat(text.chars().count());
+    let hidden = |word: &str| {
+        let end = word.find(ends_word).unwrap_or(word.len());
+        let (word, after) = word.split_at(end);
+        let (scheme, rest) = word.split_at(word.find("://").map_or(0, |at| at + 3));
+        let (place, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+        let host = if path.contains('@') { place.len() } else { place.rfind('@').map_or(0, |at| at + 1) };
+        format!("{scheme}{}{}{}{after}", stars(&place[..host]), &place[host..], stars(path))
+    };
+    line.split_inclusive(ends_word).map(hidden).collect()
 }
 
 /// The text with control characters replaced by spaces; a tab would shift the caret.

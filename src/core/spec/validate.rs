@@ -175,13 +175,14 @@ pub(super) fn without_what_follows(found: Vec<Problem>, before: &[Problem]) -> V
     found.into_iter().filter(|problem| !follows(problem)).collect()
 }
 
-/// Whether a problem is about all settings of a provider, or of a host, of which another path is one: without that one the
+/// Whether a problem is about all settings of a provider, of a host or of `notify`, of which another path is one: without that one the
 /// whole cannot be judged. What a host lacks may be a setting of the provider.
 fn is_whole(path: &str, part: &str) -> bool {
     let is_host = path.starts_with("hosts[") && path.ends_with(']');
     let of_provider = is_within(part, "provider");
     match path {
         "provider" => of_provider || part.starts_with("hosts["),
+        "notify" => is_within(part, path),
         _ if is_host => of_provider || is_within(part, path),
         _ => (is_within(path, "provider") || path.starts_with("hosts[")) && is_within(part, path),
     }

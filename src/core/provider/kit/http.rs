@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use reqwest::header::{ACCEPT, HeaderMap, RETRY_AFTER};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, RETRY_AFTER};
 use reqwest::{ClientBuilder, Method, RequestBuilder, StatusCode, Url};
 
 use crate::error::{Error, ErrorKind, LeftBehind, Status};
@@ -94,6 +94,18 @@ pub async fn ask<K: From<Unanswered>>(
         }
     };
     Ok(Answer { status, headers, body })
+}
+
+/// Posts JSON once; returns the status of the answer, whose text is not read.
+///
+/// # Errors
+/// Why there is no answer, without the URL, which may be a secret.
+pub async fn post_json(url: &str, text: Vec<u8>) -> Result<u16, String> {
+    let url = Url::parse(url).map_err(|_| "the URL is invalid".to_owned())?;
+    let http = client(&url).build().map_err(|error| innermost(&error).to_string())?;
+    let sent = http.post(url).header(CONTENT_TYPE, "application/json").body(text).send().await;
+    let answer = sent.map_err(|error| innermost(&error.without_url()).to_string())?;
+    Ok(answer.status().as_u16())
 }
 
 /// Whether a call that changes something may have been carried out.

@@ -45,6 +45,8 @@ impl Reader<'_> {
                 Special::HostFolder => asks.extend(self.host_folder(path, value)),
                 Special::Modules => asks.extend(modules(path, value)),
                 Special::SavedTo => asks.extend(saved_to(path, value)),
+                Special::Webhook => asks.extend(self.webhook(path)),
+                Special::NotifyCommand => asks.extend(self.notify_command(path)),
             },
         }
         Ok(())
@@ -162,6 +164,22 @@ impl Reader<'_> {
         let programs = read.programs.iter().map(|program| content_of(program)).collect::<Result<Vec<_>>>()?;
         let content = (file.display().to_string(), digest::whole(&bytes), read.says, programs);
         Ok(Some(Ask::new(Class::Runs, path, &what, true, &content)))
+    }
+
+    /// News of the cluster, to a server that only the spec names. An answer holds for the whole URL, also for one in a file.
+    fn webhook(&self, path: &str) -> Option<Ask> {
+        let route = self.spec.notify.as_ref()?.route.as_ref()?;
+        let what = format!("news of the cluster, without logs and secrets, to {}", route.place());
+        Some(Ask::new(Class::Sends, path, &what, false, route))
+    }
+
+    /// A program that is given news of the cluster. An answer holds for the content of the files of the spec's folder that it
+    /// names.
+    fn notify_command(&self, path: &str) -> Option<Ask> {
+        let notify = self.spec.notify.as_ref()?;
+        let what = format!("`{}`, with news of the cluster, as long as that is there", notify.command.join(" "));
+        (!notify.command.is_empty())
+            .then(|| Ask::new(Class::Runs, path, &what, false, &(&notify.command, &notify.route)))
     }
 
     fn host_folder(&self, path: &str, value: &Value) -> Option<Ask> {

@@ -78,6 +78,10 @@ pub(super) enum Special {
     Modules,
     /// A folder of the reader's that files are copied into, beyond the cluster.
     SavedTo,
+    /// The webhook that news goes to.
+    Webhook,
+    /// The program of the reader's machine that is given news.
+    NotifyCommand,
 }
 
 /// A key of a spec with a rule.

@@ -1,11 +1,12 @@
-//! Semantic validation of `end:` and `idle:`.
+//! Semantic validation of `end:`, `idle:` and `notify:`.
 
 use std::time::Duration;
 
 use super::services::external_store;
 use crate::provider::Runtime;
+use crate::spec::model::webhook_fault;
 use crate::spec::place::{Problem, item, join};
-use crate::spec::{SaveFrom, SaveTo, Spec, Then};
+use crate::spec::{NotifySpec, SaveFrom, SaveTo, Spec, Then, Webhook};
 use crate::util::human;
 
 /// The shortest time in which anything can be saved.
@@ -14,6 +15,7 @@ const SHORTEST_WARNING: Duration = Duration::from_secs(30);
 const SHORTEST_IDLE: Duration = Duration::from_secs(60);
 
 pub(super) fn end(spec: &Spec, problems: &mut Vec<Problem>) {
+    spec.notify.iter().for_each(|notify| self::notify(notify, problems));
     if let Some(idle) = &spec.idle {
         if idle.after() < SHORTEST_IDLE {
             problems.push(Problem::new("idle.after", "is too short: the minimum is 1m"));
@@ -75,5 +77,26 @@ pub(super) fn end(spec: &Spec, problems: &mut Vec<Problem>) {
     if let Some(twice) = places.windows(2).find(|pair| pair[0] == pair[1]) {
         problems
             .push(Problem::new("end.save", format!("saves two things to `{}`: one would replace the other", twice[0])));
+    }
+}
+
+fn notify(notify: &NotifySpec, problems: &mut Vec<Problem>) {
+    match (&notify.webhook, notify.command.as_slice()) {
+        (Some(_), [_, ..]) => {
+            problems.push(Problem::of_key("notify", "has both a `webhook` and a `command`: keep one of them"));
+        }
+        (None, []) => problems.push(
+            Problem::of_key("notify", "has neither a `webhook` nor a `command`")
+                .note("for example: `notify: {webhook: {file: webhook.txt}}`, or `notify: {command: [./notify.sh]}`"),
+        ),
+        (None, words) if words[0].is_empty() || words.iter().any(|word| word.contains('\0')) => {
+            problems.push(Problem::new("notify.command", "is no program with its arguments"));
+        }
+        _ => {}
+    }
+    if let Some(Webhook::Url(url)) = &notify.webhook
+        && let Some(fault) = webhook_fault(url.expose())
+    {
+        problems.push(Problem::new("notify.webhook", fault));
     }
 }
