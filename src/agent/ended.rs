@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::seen::Saved;
 use crate::money::{Money, describe};
 use crate::name::ClusterName;
 use crate::state::Paths;
@@ -31,8 +30,7 @@ pub struct Ended {
 
 impl Ended {
     /// Creates a record with the current time.
-    pub fn now(why: String, cost: &[Money], saved: &[Saved]) -> Self {
-        let saved = saved.iter().map(Saved::line).collect();
+    pub fn now(why: String, cost: &[Money], saved: Vec<String>) -> Self {
         Self { version: VERSION, at: Timestamp::now(), why, cost: describe(cost), saved }
     }
 

@@ -98,6 +98,15 @@ impl Saved {
     }
 }
 
+impl Saved {
+    /// The same where nothing here has looked since then, and the end came meanwhile.
+    pub fn unseen_line(&self, since: Timestamp) -> String {
+        let (from, to) = (&self.from, self.to.trim_end_matches('/'));
+        let since = crate::util::human::local(since);
+        format!("{from} to {}: not seen from here since {since}, before the end; its list is in {to}/.gpucl", self.to)
+    }
+}
+
 /// A job, as a guard sees it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]

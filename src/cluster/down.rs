@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 
 use super::errors::unknown;
+use super::loss::saved_and_lost;
 use super::open::open;
 use super::options::DownOptions;
 use super::outcome::Proof;
@@ -11,7 +12,6 @@ use super::sites::{holder, if_several};
 use super::substrate::{Look, Opening};
 use super::up::pipeline;
 use super::which_machine::refuse_other_machine;
-use crate::agent::seen::{GuardsReport, Saved, all_saved_of};
 use crate::agent::watcher::{Watcher, lift};
 use crate::agent::{Ended, ScheduledUp};
 use crate::engine::Ledger;
@@ -92,15 +92,11 @@ async fn remove(settings: &Settings, spec: &Spec, store: Store, options: DownOpt
         .into_store()
         .ok_or_else(|| Error::new(ErrorKind::Internal, "close the journal").because("it is still in use"))?;
     proof.spending = store.state().spending(Timestamp::now());
-    let saved = all_saved_of(store.folder());
-    let (whole, rest): (Vec<_>, Vec<_>) = saved.iter().partition(|saved| saved.complete);
-    proof.saved = whole.into_iter().map(Saved::line).collect();
-    // Of a cluster whose last minutes had not begun, nothing was to be saved yet.
-    let begun = GuardsReport::of(store.folder()).is_some_and(|seen| seen.has_begun());
-    proof.lost = rest.into_iter().filter(|_| begun).map(Saved::line).collect();
+    (proof.saved, proof.lost) = saved_and_lost(store.folder(), &known);
     // Before the state goes: at every moment a command either knows the cluster, or why it is gone.
     match Watcher::why(store.folder()) {
-        Some(why) => Ended::now(why, &proof.spending.so_far, &saved).write(&settings.paths, &spec.name),
+        Some(why) => Ended::now(why, &proof.spending.so_far, [&proof.saved[..], &proof.lost].concat())
+            .write(&settings.paths, &spec.name),
         None => Ended::forget(&settings.paths, &spec.name),
     }
     lift(store.folder()).await?;

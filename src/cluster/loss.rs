@@ -69,10 +69,56 @@ fn not_saved(of_spec: &EndSpec, seen: Option<&GuardsReport>, here: &SavedHere, a
     lines
 }
 
+/// What was saved of a cluster that has been taken down, and what is lost with it, a line each. What hosts did at an end that
+/// nothing here has seen is known only where they saved to.
+pub(super) fn saved_and_lost(folder: &Path, known: &ClusterState) -> (Vec<String>, Vec<String>) {
+    let end = End::of(folder, known).map(|end| end.at).filter(|end| *end <= Timestamp::now());
+    sorted(&all_saved_of(folder), GuardsReport::of(folder).as_ref(), end)
+}
+
+fn sorted(all: &[Saved], seen: Option<&GuardsReport>, passed: Option<Timestamp>) -> (Vec<String>, Vec<String>) {
+    let last_seen = seen.zip(passed).filter(|(seen, end)| seen.at < *end).map(|(seen, _)| seen.at);
+    // Of a cluster whose last minutes had not begun, nothing was to be saved yet.
+    let has_begun = last_seen.is_some() || seen.is_some_and(GuardsReport::has_begun);
+    let (mut is_saved, mut lost) = (Vec::new(), Vec::new());
+    for saved in all {
+        match last_seen {
+            _ if saved.complete => is_saved.push(saved.line()),
+            Some(at) if saved.failed.is_none() && !saved.to.starts_with("here:") => {
+                is_saved.push(saved.unseen_line(at))
+            }
+            _ if has_begun => lost.push(saved.line()),
+            _ => {}
+        }
+    }
+    (is_saved, lost)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::agent::seen::{GuardPhase, GuardState, HostGuard};
+
+    #[test]
+    fn what_hosts_did_at_an_end_that_nobody_here_saw_is_neither_saved_nor_lost() {
+        let at = |seconds| Timestamp::from_second(seconds).unwrap();
+        let guard = GuardState { phase: GuardPhase::Waiting, ..GuardState::default() };
+        let hosts = vec![HostGuard { host: "host-0".to_owned(), guard: Some(guard), error: None }];
+        let seen = GuardsReport::new(at(100), hosts, &[]);
+        let of = |to: &str, complete| Saved { from: "a".to_owned(), to: to.to_owned(), complete, ..Saved::default() };
+        let all = [of("s3://b/x", false), of("here:x", false), of("/y", true)];
+        let refused = [Saved { failed: Some("the store refuses".to_owned()), ..of("s3://b/x", false) }];
+        let (saved, lost) = sorted(&all, Some(&seen), Some(at(200)));
+        assert!(saved[0].contains("to s3://b/x: not seen from here since"), "{saved:?}");
+        assert!(saved[0].ends_with("its list is in s3://b/x/.gpucl"), "{saved:?}");
+        assert_eq!((saved.len(), lost.len()), (2, 1), "{saved:?} {lost:?}");
+        assert!(lost[0].starts_with("a to here:x: not all saved yet"), "{lost:?}");
+        let (saved, lost) = sorted(&refused, Some(&seen), Some(at(200)));
+        assert!(saved.is_empty() && lost[0].contains("the store refuses"), "{saved:?} {lost:?}");
+        // Seen after the end; and long before it.
+        assert_eq!(sorted(&all, Some(&seen), Some(at(50))).0.len(), 1);
+        assert_eq!(sorted(&all, Some(&seen), None).1, [""; 0]);
+    }
 
     #[test]
     fn what_is_half_saved_silent_or_not_begun_is_lost_and_what_is_saved_is_not() {
