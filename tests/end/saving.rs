@@ -199,15 +199,15 @@ fn keys_may_have_a_token_and_are_in_no_message() {
     assert_eq!(slot.held().len(), 1);
 }
 
-/// SQLite's own program of a job, which writes until it is killed: `MODE PATH`. Every row of `a` has one of `b`.
+/// SQLite's own program of a job, which writes until it is killed, or for two minutes: `MODE PATH`. Every row of `a` has one of `b`.
 const WRITER: &str = r#"import sqlite3, sys, time
 base = sqlite3.connect(sys.argv[2], timeout=30, isolation_level=None)
 base.execute("pragma journal_mode=" + sys.argv[1])
 base.execute("pragma synchronous=off")
 base.execute("create table a(n integer primary key, t text)")
 base.execute("create table b(n integer primary key, t text)")
-n = 0
-while True:
+n, end = 0, time.monotonic() + 120
+while time.monotonic() < end:
     n += 1
     base.execute("begin immediate")
     base.execute("insert into a values(?, ?)", (n, "x" * 3000))
