@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::app::App;
 use super::global::Format;
 use super::output::{Json, Plain, Tty};
-use crate::engine::{Cancel, CancelHandle, Urgency};
+use crate::engine::{By, Cancel, CancelHandle, Urgency};
 use crate::error::{ErrorKind, Result};
 use crate::event::{Bus, Endpoint, EventKind, Finish, RunRecord, Sink, dispatch};
 
@@ -60,14 +60,15 @@ async fn signals(handle: CancelHandle, bus: Bus, cluster: String) {
         return;
     };
     loop {
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-        }
-        match handle.press() {
-            Urgency::Finish => bus.warn(
+        let by = tokio::select! {
+            _ = interrupt.recv() => By::CtrlC,
+            _ = terminate.recv() => By::Process,
+        };
+        match (handle.press(by), by) {
+            (Urgency::Finish, By::CtrlC) => bus.warn(
                 "stopping: calls in flight finish, waits end, nothing new starts; press Ctrl-C again to stop now",
             ),
+            (Urgency::Finish, By::Process) => bus.warn(format!("stopping: {by}; calls in flight finish")),
             _ => bus.warn(format!(
                 "stopped: running operations are on record; `gpucl up` continues, `gpucl down -c {cluster}` removes all"
             )),

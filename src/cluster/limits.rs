@@ -61,7 +61,7 @@ impl PriceAndLimits<'_> {
             }),
             () = self.settings.cancel.at_least(Urgency::Finish) => {
                 Err(Error::new(ErrorKind::Cancelled, "ask about the price")
-                    .because("it was stopped with Ctrl-C; nothing was changed"))
+                    .because(format!("{}; nothing was changed", self.settings.cancel.by())))
             }
         }
     }

@@ -53,7 +53,7 @@ pub(super) async fn ask(settings: &Settings, options: &UpOptions, site: &Site) -
             })?,
             () = settings.cancel.at_least(Urgency::Finish) => {
                 return Err(Error::new(ErrorKind::Cancelled, "ask about the place")
-                    .because("it was stopped with Ctrl-C; nothing was changed"));
+                    .because(format!("{}; nothing was changed", settings.cancel.by())));
             }
         }
     }

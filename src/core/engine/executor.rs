@@ -119,7 +119,7 @@ pub(super) async fn execute(plan: &Plan, on: Scene<'_>) -> Executed {
         }
     }
     if cancel.urgency() != Urgency::None && executed.done.len() < plan.operations.len() && executed.errors.is_empty() {
-        executed.errors.push(Error::new(ErrorKind::Cancelled, "finish the plan").because("it was stopped with Ctrl-C"));
+        executed.errors.push(Error::new(ErrorKind::Cancelled, "finish the plan").because(cancel.by().to_string()));
     }
     executed
 }

@@ -16,7 +16,7 @@ mod replan;
 mod world;
 pub mod write_ahead;
 
-pub use cancel::{Cancel, CancelHandle, Urgency};
+pub use cancel::{By, Cancel, CancelHandle, Urgency};
 pub use executor::Executed;
 pub use ledger::Ledger;
 pub use pipeline::{Pipeline, Planned};

@@ -208,7 +208,7 @@ impl CapacityWait {
             biased;
             () = self.cancel.at_least(Urgency::Finish) => {
                 Err(Error::new(ErrorKind::Cancelled, format!("wait for capacity for {what}"))
-                    .because("it was stopped with Ctrl-C"))
+                    .because(self.cancel.by().to_string()))
             }
             Ok(_) = stop.wait_for(Option::is_some) => {
                 Err(refused.because("the wait ended because something else failed"))

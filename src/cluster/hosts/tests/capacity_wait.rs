@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::cloud::{BOOT, Cloud, POLL, REGIONS, SPACING};
 use super::hosts::PREPARE;
 use super::{HOUR, Home, spec};
+use crate::engine::By;
 use crate::error::ErrorKind;
 use crate::name::Key;
 use crate::state::ItemKind;
@@ -209,7 +210,7 @@ async fn ctrl_c_ends_a_capacity_wait_at_once() {
         let loaded = spec(2, "");
         let press = async {
             tokio::time::sleep(HOUR).await;
-            home.cancel.0.press();
+            home.cancel.0.press(By::CtrlC);
         };
         let (went, ()) = tokio::join!(home.up(&loaded, Some(6 * HOUR)), press);
         assert_eq!(went.result.unwrap_err().kind(), ErrorKind::Cancelled, "{stock}");
